@@ -19,7 +19,7 @@ import difflib
 import os
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -145,13 +145,11 @@ class FilesystemPool:
     """File systems of one kind, each lent to one call at a time and kept for the next one; none crosses a fork.
 
     Args:
-        kind: their class.
-        options: what each one is made with. Making one may already ask the store.
+        make: makes one, outside of fsspec's own cache; it may already ask the store.
     """
 
-    def __init__(self, kind: type[Any], options: Mapping[str, Any]) -> None:
-        self._kind = kind
-        self._options = dict(options)
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
         self._idle: ProcessFilesystem = ProcessFilesystem(lambda: deque(maxlen=_MOST_IDLE), deque.clear)
 
     @contextmanager
@@ -161,7 +159,7 @@ class FilesystemPool:
         try:
             filesystem = idle.pop()
         except IndexError:
-            filesystem = self._kind(**self._options, skip_instance_cache=True)
+            filesystem = self._make()
         filesystem.invalidate_cache()
         try:
             yield filesystem

@@ -45,7 +45,7 @@ from offload_hooks import (
     Upload,
     hookimpl,
 )
-from offload_hooks.errors import ObjectNotFoundError, OffloadError, StoreError, StoreUnavailableError
+from offload_hooks.errors import ObjectNotFoundError, OffloadError, StoreError, StoreUnavailableError, placed
 
 CAPABILITIES = Capabilities(user_metadata="sidecar", stale_uploads=True, range_bytes=8 << 20, ranges_ahead=4)
 
@@ -74,7 +74,8 @@ class FsspecDriver:
         except Exception as error:
             raise wrong_storage_options(error, self._options) from error
         self._keys = KeySpace(prefix=path.rstrip("/") + "/", own_suffix=SUFFIX)
-        self._pool = FilesystemPool(kind, {**of_url, **self._options.storage_options})
+        made_with = {**of_url, **self._options.storage_options, "skip_instance_cache": True}
+        self._pool = FilesystemPool(partial(self._make, kind, made_with))
 
     @classmethod
     def options_from_url(cls, url: str) -> dict[str, object]:
@@ -121,7 +122,7 @@ class FsspecDriver:
     @hookimpl
     def abort_data(self, upload: Upload) -> bool:
         """See `TierHooks`."""
-        with self._tier("abort an upload", upload.key) as tier:
+        with placed(key=upload.key), self._tier("abort an upload") as tier:
             return drop(tier, upload)
 
     @hookimpl
@@ -193,6 +194,12 @@ class FsspecDriver:
         """See `TierHooks`."""
         with self._tier("list uploads") as tier:
             return iter(uploads(tier, prefix))
+
+    def _make(self, kind: type[Any], options: Mapping[str, Any]) -> Any:
+        try:
+            return kind(**options)
+        except (TypeError, ValueError) as error:
+            raise wrong_storage_options(error, self._options) from error
 
     @contextmanager
     def _tier(self, doing: str, key: str | None = None) -> Iterator[FsspecTier]:

@@ -66,7 +66,9 @@ def checked_options(*, protocol: object, root: object, storage_options: object) 
         raise OptionError(
             "the option 'root' holds a query or a fragment", hint="Give options by storage_options."
         )
-    check_no_user(place.partition("/")[0])
+    user, at, _ = place.partition("/")[0].rpartition("@")
+    if at:  # of OCI a bucket has its namespace there, which is no password
+        check_no_user(user, ":")
     if name in _LOCAL and not place.startswith("/"):
         raise OptionError(
             "the tier's folder is no absolute path", expected=f"{SCHEME}+{name}:///path", found=repr(place)
@@ -84,7 +86,7 @@ def options_from_url(url: str) -> dict[str, object]:
     if own != SCHEME or not protocol or not rest.startswith("//"):
         raise OptionError("the URL names no file system of fsspec", expected=_FORM)
     check_no_query(url)
-    check_no_user(rest)  # of a path, @ is written %40
+    check_no_user(rest)  # where it is no user's, @ is written %40
     try:
         root = unquote_to_bytes(rest[2:]).decode()
     except UnicodeDecodeError:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import fsspec
+import paramiko
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
@@ -61,17 +62,15 @@ def keys(driver, prefix=""):
         ("fsspec+sftp://host/a/b/", {"protocol": "sftp", "root": "host/a/b"}, "fsspec+sftp://host/a/b"),
         ("FSSPEC+SFTP://host:22", {"protocol": "sftp", "root": "host:22"}, "fsspec+sftp://host:22"),
         ("fsspec+file:///a%20b", {"protocol": "file", "root": "/a b"}, "fsspec+file:///a%20b"),
-        ("fsspec+memory://a%40b", {"protocol": "memory", "root": "a@b"}, "fsspec+memory://a%40b"),
+        ("fsspec+memory://a%40b/c%40d", {"protocol": "memory", "root": "a@b/c@d"}, "fsspec+memory://a%40b/c%40d"),
         ("fsspec+memory://", {"protocol": "memory", "root": ""}, "fsspec+memory://"),
     ],
 )
 def test_a_url_names_protocol_and_root_and_the_location_is_such_a_url(url, options, location):
     assert FsspecDriver.options_from_url(url) == options
-    driver = FsspecDriver(**options) if "@" not in options["root"] else None
-    if driver is not None:
-        assert driver.describe().location == location
-        assert FsspecDriver.options_from_url(location) == options
-    assert open_store("fsspec", **options).describe().location == location if driver else True
+    for tier in (FsspecDriver(**options), open_store(url), open_store("fsspec", **options)):
+        assert tier.describe().location == location
+    assert FsspecDriver.options_from_url(location) == options
 
 
 @pytest.mark.parametrize(
@@ -85,6 +84,7 @@ def test_a_url_names_protocol_and_root_and_the_location_is_such_a_url(url, optio
         f"fsspec+sftp://user:a/{SECRET}@host/a",
         f"fsspec+sftp://host/a?password={SECRET}",
         f"fsspec+sftp://host/a#{SECRET}",
+        f"fsspec+sftp://user:{SECRET}%40host/a",
         "fsspec+memory://a/../b",
         "fsspec+memory://%ff",
         "fsspec+simplecache://sftp://host/a",
@@ -120,9 +120,9 @@ def test_an_unknown_protocol_names_those_that_are_close():
         open_store("fsspec", protocol="q", root="a")
 
 
-def test_a_protocol_whose_library_is_missing_says_what_to_install(monkeypatch):
-    known = {"class": "no_such_library.FileSystem", "err": "Install no_such_library to access nothing"}
-    monkeypatch.setitem(fsspec.registry.known_implementations, "nothing", known)
+def test_a_protocol_whose_library_is_missing_says_what_to_install():
+    said = "Install no_such_library to access nothing"
+    fsspec.register_implementation("nothing", "no_such_library.FileSystem", clobber=True, errtxt=said)
     with pytest.raises(MissingExtraError, match="Install no_such_library .*: pip install no_such_library") as caught:
         open_store("fsspec+nothing://host/a")
     assert caught.value.found == "no module 'no_such_library'"
@@ -130,7 +130,7 @@ def test_a_protocol_whose_library_is_missing_says_what_to_install(monkeypatch):
 
 def test_options_that_the_file_system_does_not_take_are_named_without_their_values(open_driver):
     driver = open_driver("sftp", "127.0.0.1:1/a", {"passwrd": SECRET})
-    with pytest.raises(OptionError, match=r"of these storage_options: .*Given: passwrd") as caught:
+    with pytest.raises(OptionError, match=r"of these storage_options .*Given: passwrd") as caught:
         driver.stat("k")
     assert SECRET not in f"{caught.value} {caught.value!r}"
 
@@ -213,6 +213,24 @@ def test_an_unknown_host_key_can_be_refused(sftp_server, sftp_root, open_driver)
         open_driver("sftp", sftp_root, strict).stat("k")
 
 
+class OnlyThisKey(paramiko.MissingHostKeyPolicy):
+    """Accepts one server, as the documentation shows."""
+
+    expected = ""
+
+    def missing_host_key(self, client, hostname, key):
+        if key.fingerprint != self.expected:
+            raise paramiko.SSHException(f"{hostname} shows another key, {key.fingerprint}")
+
+
+def test_a_server_can_be_known_by_its_key(sftp_server, sftp_root, open_driver, monkeypatch):
+    pinned = sftp_server.storage_options | {"host_key_policy": OnlyThisKey}
+    with pytest.raises(StoreUnavailableError, match="shows another key") as caught:
+        open_driver("sftp", sftp_root, pinned).list_uploads("")
+    monkeypatch.setattr(OnlyThisKey, "expected", caught.value.found.rpartition(" ")[2])
+    assert list(open_driver("sftp", sftp_root, pinned).list_uploads("")) == []
+
+
 def test_a_connection_that_breaks_is_not_used_again(start_server, open_driver):
     server = start_server(SftpServer())
     (server.files / "tier").mkdir()
@@ -232,11 +250,10 @@ def test_a_connection_that_breaks_is_not_used_again(start_server, open_driver):
 
 
 @pytest.fixture
-def registered(monkeypatch):
+def registered():
     """Has fsspec know a file system by the name `mine`."""
 
     def register(kind):
-        monkeypatch.setitem(fsspec.registry._registry, "mine", kind) if False else None
         fsspec.register_implementation("mine", kind, clobber=True)
         return kind
 
