@@ -23,9 +23,10 @@ class Entry:
 
 
 class IsKey(Protocol):
-    """Judges a text: True if it is a key, or, of a directory, if keys begin with it."""
+    """Judges texts."""
 
-    def __call__(self, text: str, *, is_directory: bool = False) -> bool: ...
+    def __call__(self, text: str, *, is_directory: bool = False) -> bool:
+        """True if a text is a key, or, of a directory, if keys begin with it."""
 
 
 def walk(

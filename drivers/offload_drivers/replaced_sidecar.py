@@ -1,6 +1,6 @@
 """Sidecars that tell an object from the one that it replaces, and which metadata of theirs belongs to which.
 
-The drivers `hdfs` and `fsspec` write them. A sidecar as in `sidecar`, with two more fields that other readers pass over:
+The drivers `hdfs` and `fsspec` write them. A sidecar as in `sidecar`, with two more fields that other readers skip:
 `upload`, the id of the upload that wrote it, and, when an object was being replaced, `replaced`: that object's time of
 modification in milliseconds, its length, its content type and user metadata. Data and sidecar cannot be renamed at
 once, so for a moment, or after a crash, there is the old data with the new sidecar; the object is then that of

@@ -104,7 +104,9 @@ def _kind_of(error: Exception) -> type[OffloadError]:
         return _kind_of_status(status)
     message = str(error)
     by_message = next((kind for text, kind in _BY_MESSAGE.items() if text in message), None)
-    by_name = next((_BY_NAME[base.__name__] for base in type(error).__mro__ if base.__name__ in _BY_NAME), None)
+    by_name = next(
+        (_BY_NAME[base.__name__] for base in type(error).__mro__ if base.__name__ in _BY_NAME), None
+    )
     number = error.errno if isinstance(error, OSError) else None
     return by_message or by_name or _BY_ERRNO.get(number or 0, StoreError)
 

@@ -209,7 +209,7 @@ def _as_time(value: object) -> datetime | None:
     if isinstance(value, str):
         form = "%Y%m%d%H%M%S" if value.isdecimal() and len(value) == 14 else ""
         try:
-            value = datetime.strptime(value, form) if form else datetime.fromisoformat(value)  # noqa: DTZ007
+            value = datetime.strptime(value, form) if form else datetime.fromisoformat(value)
         except ValueError:
             return None
     if isinstance(value, datetime):

@@ -14,7 +14,7 @@ An object is a file at its key and a sidecar, and no two files change at once. W
     4. the upload is removed        The same.
 
 No file system of fsspec promises more than a rename, so there are no locks: of two commits of one key at the same time
-one wins, perhaps with the metadata of the other. Pulsar's keys have a uuid for each attempt and are never written twice.
+one wins, perhaps with the metadata of the other. Pulsar's keys have a uuid for each attempt, and are written once.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def drop(tier: FsspecTier, upload: Upload) -> bool:
     record = f"{upload.upload_id}{RECORD_SUFFIX}"
     names = {entry.name for entry in entries(tier.filesystem, tier.staging)} - {record}
     rest = sorted(name for name in names if name.startswith(f"{upload.upload_id}."))
-    return any([remove(tier.filesystem, tier.keys.staging_name(name)) for name in (record, *rest)])
+    removed = [remove(tier.filesystem, tier.keys.staging_name(name)) for name in (record, *rest)]
+    return any(removed)
 
 
 def uploads(tier: FsspecTier, prefix: str) -> list[StaleUpload]:

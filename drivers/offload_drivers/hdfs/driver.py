@@ -39,6 +39,7 @@ from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import InvalidKeyError, ObjectNotFoundError, OffloadError, placed
 from offload_hooks.values import utc_time
 
+
 def list_keys(tier: HdfsTier, prefix: str, start_after: str) -> Iterator[ListedObject]:
     """List the objects whose key begins with `prefix` and comes after `start_after`.
 

@@ -1,4 +1,4 @@
-"""What the suite does not ask of the driver `fsspec`: URLs, protocols, secrets, errors, what it asks of a file system."""
+"""What the suite does not ask of the driver `fsspec`: URLs, protocols, secrets, errors, its use of a file system."""
 
 from __future__ import annotations
 
@@ -62,7 +62,11 @@ def keys(driver, prefix=""):
         ("fsspec+sftp://host/a/b/", {"protocol": "sftp", "root": "host/a/b"}, "fsspec+sftp://host/a/b"),
         ("FSSPEC+SFTP://host:22", {"protocol": "sftp", "root": "host:22"}, "fsspec+sftp://host:22"),
         ("fsspec+file:///a%20b", {"protocol": "file", "root": "/a b"}, "fsspec+file:///a%20b"),
-        ("fsspec+memory://a%40b/c%40d", {"protocol": "memory", "root": "a@b/c@d"}, "fsspec+memory://a%40b/c%40d"),
+        (
+            "fsspec+memory://a%40b/c%40d",
+            {"protocol": "memory", "root": "a@b/c@d"},
+            "fsspec+memory://a%40b/c%40d",
+        ),
         ("fsspec+memory://", {"protocol": "memory", "root": ""}, "fsspec+memory://"),
     ],
 )
@@ -123,7 +127,9 @@ def test_an_unknown_protocol_names_those_that_are_close():
 def test_a_protocol_whose_library_is_missing_says_what_to_install():
     said = "Install no_such_library to access nothing"
     fsspec.register_implementation("nothing", "no_such_library.FileSystem", clobber=True, errtxt=said)
-    with pytest.raises(MissingExtraError, match="Install no_such_library .*: pip install no_such_library") as caught:
+    with pytest.raises(
+        MissingExtraError, match=r"Install no_such_library .*: pip install no_such_library"
+    ) as caught:
         open_store("fsspec+nothing://host/a")
     assert caught.value.found == "no module 'no_such_library'"
 
@@ -218,7 +224,7 @@ class OnlyThisKey(paramiko.MissingHostKeyPolicy):
 
     expected = ""
 
-    def missing_host_key(self, client, hostname, key):
+    def missing_host_key(self, client, hostname, key):  # noqa: ARG002 (paramiko calls it so)
         if key.fingerprint != self.expected:
             raise paramiko.SSHException(f"{hostname} shows another key, {key.fingerprint}")
 
@@ -366,7 +372,7 @@ def test_a_file_system_without_times_never_has_old_objects(registered, open_driv
         "2024-05-01T12:00:00Z",
         "2024-05-01T14:00:00+02:00",
         datetime(2024, 5, 1, 12, tzinfo=UTC),
-        datetime(2024, 5, 1, 12),  # noqa: DTZ001
+        datetime(2024, 5, 1, 12),
     ],
     ids=str,
 )
@@ -396,7 +402,7 @@ def test_create_only_leaves_an_object_that_is_there(on_file):
 
 
 def test_a_commit_is_made_again_after_each_of_its_steps(registered, open_driver, tmp_path):
-    """The answer to one call of the file system is lost, which did its work: the commit fails, and ends when repeated."""
+    """The answer to one call of the file system is lost, which did its work: the commit ends when it is repeated."""
     calls = []
 
     def losing(name):
