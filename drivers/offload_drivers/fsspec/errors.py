@@ -92,10 +92,11 @@ def wrong_storage_options(error: Exception, options: FsspecOptions) -> OptionErr
 def _translation(error: Exception, failed: str, options: FsspecOptions) -> OffloadError:
     if isinstance(error, NotImplementedError):
         return StoreError(f"{failed}: this file system cannot do that", found=_shown(error, options))
-    return _kind_of(error)(failed, found=_shown(error, options))
+    return kind_of(error)(failed, found=_shown(error, options))
 
 
-def _kind_of(error: Exception) -> type[OffloadError]:
+def kind_of(error: Exception) -> type[OffloadError]:
+    """The class of our error for what a file system raised."""
     for kinds, kind in _BY_CLASS:
         if isinstance(error, kinds):
             return kind

@@ -16,6 +16,7 @@ from typing import Any
 
 from offload_drivers.directory_walk import Entry
 from offload_drivers.filesystems import is_default
+from offload_drivers.fsspec.errors import kind_of
 from offload_drivers.replaced_sidecar import FileIdentity
 from offload_hooks import ReadableBuffer
 from offload_hooks.errors import InvalidKeyError, StoreError, StoreUnavailableError
@@ -109,22 +110,20 @@ def write(filesystem: Any, path: str, data: ReadableBuffer) -> None:
     try:
         _write(filesystem, path, bytes(data))
     except FileNotFoundError:
+        if not is_renaming(filesystem):  # then it is the bucket that is missing, and is not made here
+            raise
         _make_directory(filesystem, path.rpartition("/")[0])
         _write(filesystem, path, bytes(data))
     _check_size(filesystem, path, len(data))
 
 
-def join(filesystem: Any, paths: Sequence[str], target: str) -> None:
-    """Write files one after another into a new one."""
-    size = 0
-    with _opened_to_write(filesystem, target) as file:
-        for path in paths:
-            place = 0
-            while piece := read(filesystem, path, place, place + _JOINED_BYTES):
-                file.write(piece)
-                place += len(piece)
-            size += place
-    _check_size(filesystem, target, size)
+def join(filesystem: Any, files: Sequence[tuple[str, int]], target: str) -> None:
+    """Write files, each a path and its size, one after another into a new one."""
+    with _opened_to_write(filesystem, target) as joined:
+        for path, size in files:
+            for place in range(0, size, _JOINED_BYTES):
+                joined.write(read(filesystem, path, place, min(place + _JOINED_BYTES, size)))
+    _check_size(filesystem, target, sum(size for _, size in files))
 
 
 def is_renaming(filesystem: Any) -> bool:
@@ -133,20 +132,19 @@ def is_renaming(filesystem: Any) -> bool:
 
 
 def move(filesystem: Any, source: str, target: str, *, replaces: bool) -> None:
-    """Give a file another path, with the directories that it needs.
+    """Give a file another path, with the directories that it needs; where it is copied, it stays where it was, too.
 
     Args:
         replaces: there is a file of that path. Where the file system does not rename over it, it is removed first.
     """
     if not is_renaming(filesystem):
         filesystem.cp_file(source, target)
-        filesystem.rm_file(source)
         return
     _make_directory(filesystem, target.rpartition("/")[0])
     try:
         filesystem.mv(source, target)
-    except Exception:
-        if not replaces or find_file(filesystem, source) is None:
+    except Exception as error:
+        if not replaces or kind_of(error).retryable or find_file(filesystem, source) is None:
             raise
     if replaces and find_file(filesystem, source) is not None:
         remove(filesystem, target)

@@ -122,7 +122,8 @@ def commit(
     staged = blocks[0]
     if len(blocks) > 1:
         staged = tier.staged(upload, ".data")
-        join(tier.filesystem, blocks, staged)
+        sizes = [receipt.length for receipt in receipts]
+        join(tier.filesystem, list(zip(blocks, sizes, strict=True)), staged)
     there = _put_sidecar(tier, upload, metadata, create_only)
     move(tier.filesystem, staged, tier.keys.name(upload.key), replaces=there is not None)
     return _judged(tier, upload, metadata, there), metadata
