@@ -146,33 +146,44 @@ class FilesystemPool:
 
     Args:
         make: makes one, outside of fsspec's own cache; it may already ask the store.
+        shut: gives back its connections.
     """
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any], shut: Callable[[Any], None]) -> None:
         self._make = make
-        self._idle: ProcessFilesystem = ProcessFilesystem(lambda: deque(maxlen=_MOST_IDLE), deque.clear)
+        self._shut = shut
+        self._idle = ProcessFilesystem(deque, self._shut_all)
 
     @contextmanager
     def lent(self) -> Iterator[Any]:
         """A file system that knows nothing of earlier listings; one that failed is not used again."""
-        idle = self._idle.get()
         try:
-            filesystem = idle.pop()
+            filesystem = self._idle.get().pop()
         except IndexError:
             filesystem = self._make()
-        filesystem.invalidate_cache()
+        is_sound = False
         try:
+            filesystem.invalidate_cache()
             yield filesystem
+            is_sound = True
         except OffloadError as error:
-            if not error.retryable:
-                idle.append(filesystem)
+            is_sound = not error.retryable
             raise
-        idle.append(filesystem)
+        finally:
+            idle = self._idle.get()
+            if is_sound and len(idle) < MOST_IDLE:
+                idle.append(filesystem)
+            else:
+                self._shut(filesystem)
 
     def close(self) -> None:
-        """Drop this process's file systems, and with them their connections; a later use makes new ones."""
+        """Give back the connections of this process; a later use makes new ones."""
         self._idle.close()
 
+    def _shut_all(self, idle: deque[Any]) -> None:
+        while idle:
+            self._shut(idle.pop())
 
-_MOST_IDLE = 16
+
+MOST_IDLE = 16
 """How many file systems, and so connections, one pool keeps."""

@@ -75,7 +75,7 @@ class FsspecDriver:
             raise wrong_storage_options(error, self._options) from error
         self._keys = KeySpace(prefix=path.rstrip("/") + "/", own_suffix=SUFFIX)
         made_with = {**of_url, **self._options.storage_options, "skip_instance_cache": True}
-        self._pool = FilesystemPool(partial(self._make, kind, made_with))
+        self._pool = FilesystemPool(partial(self._make, kind, made_with), _shut)
 
     @classmethod
     def options_from_url(cls, url: str) -> dict[str, object]:
@@ -209,7 +209,7 @@ class FsspecDriver:
         errors = partial(translated, doing, self._options, key)
         # Errors of a call are translated before the pool judges by them whether to keep the file system.
         with errors(), self._pool.lent() as filesystem, errors():
-            yield FsspecTier(filesystem, self._keys)
+            yield FsspecTier(filesystem, self._keys, self._pool.lent)
 
     def _entries(self, base: str) -> list[Entry]:
         with self._tier("list") as tier:
@@ -218,6 +218,16 @@ class FsspecDriver:
     def _is_key(self, text: str, *, is_directory: bool = False) -> bool:
         text = f"{text}/-" if is_directory else text
         return self._keys.key(self._keys.prefix + text) is not None
+
+
+def _shut(filesystem: Any) -> None:
+    """Close a connection that would outlive its file system; fsspec has no call for it.
+
+    Those of HTTP, FTP and the like end with the file system. A client of paramiko is kept by its own thread.
+    """
+    client = getattr(filesystem, "client", None)
+    if hasattr(client, "open_sftp"):
+        client.close()
 
 
 def _check_that_it_is_there(tier: FsspecTier, wanted: ByteRange) -> None:

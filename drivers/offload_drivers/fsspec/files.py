@@ -117,12 +117,16 @@ def write(filesystem: Any, path: str, data: ReadableBuffer) -> None:
     _check_size(filesystem, path, len(data))
 
 
-def join(filesystem: Any, files: Sequence[tuple[str, int]], target: str) -> None:
-    """Write files, each a path and its size, one after another into a new one."""
+def join(filesystem: Any, source: Any, files: Sequence[tuple[str, int]], target: str) -> None:
+    """Write files, each a path and its size, one after another into a new one.
+
+    They are read by another file system, `source`: while paramiko writes without waiting for answers, whatever else its
+    client is asked takes these.
+    """
     with _opened_to_write(filesystem, target) as joined:
         for path, size in files:
             for place in range(0, size, _JOINED_BYTES):
-                joined.write(read(filesystem, path, place, min(place + _JOINED_BYTES, size)))
+                joined.write(read(source, path, place, min(place + _JOINED_BYTES, size)))
     _check_size(filesystem, target, sum(size for _, size in files))
 
 

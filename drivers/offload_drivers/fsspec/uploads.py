@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -68,10 +68,11 @@ _TAG = re.compile(r"\d+-[0-9a-f]{32}\Z")
 
 @dataclass(frozen=True, slots=True)
 class FsspecTier:
-    """One tier as one call reaches it."""
+    """One tier as one call reaches it; `lent` gives another file system of the same place."""
 
     filesystem: Any
     keys: KeySpace
+    lent: Callable[[], AbstractContextManager[Any]]
 
     @property
     def staging(self) -> str:
@@ -123,7 +124,8 @@ def commit(
     if len(blocks) > 1:
         staged = tier.staged(upload, ".data")
         sizes = [receipt.length for receipt in receipts]
-        join(tier.filesystem, list(zip(blocks, sizes, strict=True)), staged)
+        with tier.lent() as source:
+            join(tier.filesystem, source, list(zip(blocks, sizes, strict=True)), staged)
     there = _put_sidecar(tier, upload, metadata, create_only)
     move(tier.filesystem, staged, tier.keys.name(upload.key), replaces=there is not None)
     return _judged(tier, upload, metadata, there), metadata

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import pickle
 import sys
+import threading
 import traceback
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 from servers.sftp import PASSWORD, SftpServer
+from waiting import wait_for
 
 from offload_core.storage.tier import Tier, open_store
 from offload_drivers.fsspec import FsspecDriver
@@ -218,6 +220,32 @@ def test_an_unknown_host_key_can_be_refused(sftp_server, sftp_root, open_driver)
     strict = sftp_server.storage_options | {"host_key_policy": "reject"}
     with pytest.raises(AccessDeniedError, match="not found in known_hosts"):
         open_driver("sftp", sftp_root, strict).stat("k")
+
+
+def test_a_closed_driver_and_a_call_that_failed_leave_no_connection(sftp_server, sftp_root, open_driver):
+    before = set(threading.enumerate())
+
+    def connections():  # each has a thread of paramiko's, which ends a moment later
+        return len(
+            [new for new in set(threading.enumerate()) - before if isinstance(new, paramiko.Transport)]
+        )
+
+    driver = open_driver("sftp", sftp_root, sftp_server.storage_options)
+    with pytest.raises(ObjectNotFoundError):
+        driver.stat("k")
+    assert connections() == 1
+    driver.close()
+    wait_for(lambda: not connections())
+    with pytest.raises(StoreUnavailableError), driver._tier("fail"):
+        raise ConnectionResetError
+    wait_for(lambda: not connections())
+
+
+def test_blocks_are_joined_while_a_server_still_owes_answers(on_sftp):
+    blocks = [bytes([number]) * (5 << 20) for number in range(2)]  # of 32 KiB, more than a hundred answers
+    put(on_sftp, "k", *blocks)
+    assert bytes(on_sftp.read_range("k", (5 << 20) - 1, 2)) == b"\0\1"
+    assert on_sftp.stat("k").size_bytes == 10 << 20
 
 
 class OnlyThisKey(paramiko.MissingHostKeyPolicy):

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from commands import in_this_process
 from servers.sftp import PASSWORD
-from tiers import TOPIC, lay_out_broker_objects
+from tiers import lay_out_broker_objects
 
 from offload_core.storage.tier import open_store
 from pulsar_offload import open_tier, scan
+
+TOPIC = "persistent://acme/cold/avro"
+
+
+def without_fractions(text):
+    """SFTP has times in seconds."""
+    return re.sub(r"(:\d\d)\.\d+", r"\1", text)
 
 
 @pytest.fixture
@@ -32,10 +40,10 @@ def place(request, tmp_path, unique):
 def test_the_command_line_shows_what_a_broker_wrote_as_it_does_of_a_folder(place, offload):
     folder, url, storage_options = place
     given = ["-o", f"storage_options={json.dumps(storage_options)}"] if storage_options else []
-    for command in (["ls", "--json"], ["ls", "--by", "object", "--json"]):
+    for command in (["ls", "--json"], ["ls", "--by", "segment", "--json"]):
         expected, shown = offload(*command, folder), offload(*command, url, *given)
         assert (shown.code, shown.err) == (0, "")
-        assert shown.json == expected.json
+        assert without_fractions(shown.out) == without_fractions(expected.out)
     found = offload("cat", url, *given, "--topic", TOPIC, "--limit", 3)
     assert found.code == 0
     assert found.out == offload("cat", folder, "--topic", TOPIC, "--limit", 3).out
