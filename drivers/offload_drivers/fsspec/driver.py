@@ -225,7 +225,7 @@ def _shut(filesystem: Any) -> None:
 
     Those of HTTP, FTP and the like end with the file system. A client of paramiko is kept by its own thread.
     """
-    client = getattr(filesystem, "client", None)
+    client: Any = getattr(filesystem, "client", None)
     if hasattr(client, "open_sftp"):
         client.close()
 

@@ -38,7 +38,9 @@ class _Memory:
 
 
 class _Bucket(Boto):
-    """Objects of a bucket, with their metadata beside them, as S3 is used by this driver."""
+    """Objects of a bucket, with their metadata beside them and of one part, as S3 is used by this driver."""
+
+    part_sizes = None
 
     def put(self, key, data, user_metadata, content_type):
         about = {"version": 1, "content_type": content_type, "user_metadata": dict(user_metadata)}
