@@ -48,8 +48,10 @@ class _Bucket(Boto):
         super().put(key, data)
 
 
+@pytest.mark.sampled(2)
 class TestMemory(DriverConformance):
     own_keys = OWN_KEYS
+    max_examples = 10
 
     @pytest.fixture
     def make_driver(self, memory):
@@ -60,10 +62,11 @@ class TestMemory(DriverConformance):
         return _Memory(memory)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 class TestFile(DriverConformance):
     own_keys = OWN_KEYS
     many_keys = 200
+    max_examples = 5
 
     @pytest.fixture
     def make_driver(self, tmp_path):
@@ -90,7 +93,7 @@ class TestSftp(DriverConformance):
         return Folder(sftp_server.files / sftp_root.partition("/")[2])
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 class TestS3ByFsspec(DriverConformance):
     """An asynchronous file system that copies rather than renames; the driver `s3` is the one to use."""
 

@@ -241,6 +241,7 @@ def test_a_closed_driver_and_a_call_that_failed_leave_no_connection(sftp_server,
     wait_for(lambda: not connections())
 
 
+@pytest.mark.long
 def test_blocks_are_joined_while_a_server_still_owes_answers(on_sftp):
     blocks = [bytes([number]) * (5 << 20) for number in range(2)]  # of 32 KiB, more than a hundred answers
     put(on_sftp, "k", *blocks)
@@ -266,6 +267,7 @@ def test_a_server_can_be_known_by_its_key(sftp_server, sftp_root, open_driver, m
     assert list(open_driver("sftp", sftp_root, pinned).list_uploads("")) == []
 
 
+@pytest.mark.long
 def test_a_connection_that_breaks_is_not_used_again(start_server, open_driver):
     server = start_server(SftpServer())
     (server.files / "tier").mkdir()
