@@ -30,6 +30,7 @@ SUITES = (
     "spark",
     "workers",
     "stores",
+    "any_filesystem",
     "java",
     "mapfiles",
     "broker",

@@ -24,6 +24,7 @@ from servers.fake_gcs import FakeGcs
 from servers.minihdfs import MiniHdfs
 from servers.once import BuildError
 from servers.server import AnyServer, Server, StartServer
+from servers.sftp import SftpServer
 from servers.toolchains import ToolchainMissing
 from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper
@@ -52,6 +53,7 @@ _GROUPS = {
     "airflow": "airflow",
     "test_code_blocks": "spark",
     "versitygw": "",
+    "sftp_server": "",
     "chromium": "",
     "start_server": "",
 }
@@ -222,6 +224,7 @@ def broker_of(request: pytest.FixtureRequest, **options: Any) -> Broker:
 
 # Each test makes its own bucket, container, folder, namespace or path.
 versitygw = for_all_tests(lambda _: Versitygw())
+sftp_server = for_all_tests(lambda _: SftpServer())
 fake_gcs = for_all_tests(lambda _: FakeGcs())
 azurite = for_all_tests(lambda _: Azurite())
 minihdfs = for_all_tests(lambda _: MiniHdfs())

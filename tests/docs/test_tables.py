@@ -31,6 +31,7 @@ from offload_core.storage.tier import open_store, registry
 from offload_core.writing.managed_ledger import RolloverPolicy, SnapshotPolicy, StreamingSettings
 from offload_core.writing.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
 from offload_drivers.azure import AzureDriver
+from offload_drivers.fsspec import FsspecDriver
 from offload_drivers.gcs import GcsDriver
 from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.pulsar_filesystem import FilesystemDriver
@@ -262,6 +263,7 @@ def test_the_options_of_a_metadata_store_have_their_defaults(title, store):
         ("azure", AzureDriver),
         ("hdfs", HdfsDriver),
         ("filesystem", FilesystemDriver),
+        ("fsspec", FsspecDriver),
     ],
 )
 def test_the_options_of_a_driver_have_their_defaults_and_pulsars_names(page, driver):
@@ -278,7 +280,7 @@ def test_the_options_of_a_driver_have_their_defaults_and_pulsars_names(page, dri
         if isinstance(wanted, bool | int | float):
             expected = str(wanted).lower() if isinstance(wanted, bool) else f"{wanted:g}"
             assert default.strip("`") == expected, option
-        aliases = {alias for alias, of in driver.option_aliases.items() if of == option}
+        aliases = {alias for alias, of in getattr(driver, "option_aliases", {}).items() if of == option}
         assert set(re.findall("`(.*?)`", pulsars)) <= aliases <= set(re.findall("`(.*?)`", pulsars + meaning))
 
 

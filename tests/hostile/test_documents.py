@@ -52,7 +52,7 @@ from offload_core.reading.export.manifest import decode_manifest
 from offload_core.reading.scan.positions import parse_offsets, parse_position, position_of_message_id
 from offload_core.reading.scan.pruning import parse_time
 from offload_core.writing.audit import read_audit_log
-from offload_drivers.hdfs import sidecar as hdfs_sidecar
+from offload_drivers import replaced_sidecar
 from offload_drivers.sidecar import decode_sidecar
 from offload_drivers.upload_records import decode_record
 from offload_hooks.errors import OffloadError
@@ -157,7 +157,7 @@ JSON: Mapping[str, tuple[object, Callable[[Path, bytes], object]]] = {
         {"version": 1, "content_type": "a/b", "user_metadata": {"role": "data"}},
         lambda _, data: decode_sidecar(data, "k"),
     ),
-    "sidecar of hdfs": (
+    "sidecar of a replaced object": (
         {
             "version": 1,
             "content_type": "a/b",
@@ -165,7 +165,7 @@ JSON: Mapping[str, tuple[object, Callable[[Path, bytes], object]]] = {
             "upload": "u",
             "replaced": {"modified_ms": 5, "length": 9, "content_type": "a/b", "user_metadata": {}},
         },
-        lambda _, data: hdfs_sidecar.decode(data, "k"),
+        lambda _, data: replaced_sidecar.decode(data, "k"),
     ),
     "upload": (
         {"version": 1, "key": "k", "content_type": "a/b", "user_metadata": {}},

@@ -61,6 +61,23 @@ def test_a_scheme_names_the_driver_of_the_same_class(install, module_name):
     assert driver_of_scheme("thing") == "thing"
 
 
+def test_a_scheme_with_a_plus_is_served_by_what_offers_its_first_part_unless_it_is_offered_itself(
+    install, module_name
+):
+    install(
+        "families",
+        {
+            DRIVERS: {"family": f"{module_name}:Driver", "own": f"{module_name}:Own"},
+            SCHEMES: {"family": f"{module_name}:Driver", "family+own": f"{module_name}:Own"},
+        },
+        {module_name: "raise AssertionError('imported')"},
+    )
+    assert driver_of_scheme("Family+Any") == "family"
+    assert driver_of_scheme("family+own") == "own"
+    with pytest.raises(UnknownPluginError, match=r"URL scheme 'nosuch\+any'"):
+        driver_of_scheme("nosuch+any")
+
+
 def test_a_scheme_whose_class_is_no_driver_is_broken(install, module_name):
     install("half", {SCHEMES: {"half": f"{module_name}:Driver"}}, {})
     with pytest.raises(BrokenPluginError, match="'half' of half names no driver"):

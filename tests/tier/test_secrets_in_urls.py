@@ -39,7 +39,7 @@ SCHEMES = sorted(
         for group in ("pulsar_offload.url_schemes", "pulsar_offload.metadata_stores")
         for each in entry_points(group=group)
     }
-    | {"iceberg", "nosuch"}
+    | {"iceberg", "nosuch", "fsspec+file", "fsspec+sftp"}
 )
 URLS = [form.format(scheme=scheme).replace("SECRET", SECRET) for scheme in SCHEMES for form in FORMS]
 

@@ -31,9 +31,9 @@ from dataclasses import replace
 from typing import Any
 
 from offload_drivers.hdfs.client import Renamed
-from offload_drivers.hdfs.sidecar import FileIdentity, Sidecar, decode, encode
 from offload_drivers.hdfs.uploads import METADATA, HdfsTier, send_home
 from offload_drivers.object_metadata import ObjectMetadata
+from offload_drivers.replaced_sidecar import FileIdentity, Sidecar, decode, encode
 from offload_drivers.upload_records import gone, new_upload
 from offload_hooks import Upload
 from offload_hooks.errors import (
@@ -139,7 +139,7 @@ def object_and_metadata(tier: HdfsTier, key: str) -> tuple[Any, ObjectMetadata]:
     while status is not None:
         metadata = _metadata_of(tier, key, status)
         again = _object(tier, path)
-        if again is not None and FileIdentity.of(again) == FileIdentity.of(status):
+        if again is not None and _identity(again) == _identity(status):
             return status, metadata
         status = again
     raise no_object(tier, key)
@@ -200,7 +200,7 @@ def _put(
         raise _exists(upload)
     if renamed is not Renamed.DONE:
         there = client.status(target)
-        if there is None or FileIdentity.of(there) != FileIdentity.of(staged):
+        if there is None or _identity(there) != _identity(staged):
             return None
     return staged, metadata
 
@@ -211,7 +211,7 @@ def _put_sidecar(tier: HdfsTier, upload: Upload, folder: str, metadata: ObjectMe
     present = _readable_sidecar(tier, upload.key)
     sidecar = Sidecar(metadata=metadata, upload_id=upload.upload_id)
     if old is not None:
-        replaced = FileIdentity.of(old)
+        replaced = _identity(old)
         of_old = ObjectMetadata() if present is None else present.of(replaced)
         sidecar = replace(sidecar, replaced=replaced, replaced_metadata=of_old)
     else:
@@ -243,7 +243,7 @@ def _already_there(
         old is not None
         and sidecar is not None
         and _is_of(sidecar, upload)
-        and FileIdentity.of(old) != sidecar.replaced
+        and _identity(old) != sidecar.replaced
     ):
         return old, sidecar.metadata
     if tier.client.status(folder) is None:
@@ -254,7 +254,7 @@ def _already_there(
 
 def _told_apart(tier: HdfsTier, path: str, staged: Any, old: Any) -> Any:
     """Give the new file another identity than the old one's: two of one length in one millisecond have the same."""
-    if FileIdentity.of(staged) != FileIdentity.of(old):
+    if _identity(staged) != _identity(old):
         return staged
     tier.client.set_modified(path, old.modification_time + 1)
     return tier.client.status(path) or staged
@@ -268,6 +268,10 @@ def _give_back(tier: HdfsTier, upload: Upload) -> None:
 def _object(tier: HdfsTier, path: str) -> Any | None:
     status = tier.client.status(path)
     return None if status is None or status.isdir else status
+
+
+def _identity(status: Any) -> FileIdentity:
+    return FileIdentity(modified_ms=status.modification_time, length=status.length)
 
 
 def _is_of(sidecar: Sidecar | None, upload: Upload) -> bool:
@@ -289,7 +293,7 @@ def _readable_sidecar(tier: HdfsTier, key: str) -> Sidecar | None:
 
 def _metadata_of(tier: HdfsTier, key: str, status: Any) -> ObjectMetadata:
     sidecar = _sidecar(tier, key)
-    return ObjectMetadata() if sidecar is None else sidecar.of(FileIdentity.of(status))
+    return ObjectMetadata() if sidecar is None else sidecar.of(_identity(status))
 
 
 def _exists(upload: Upload) -> ObjectExistsError:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 from offload_drivers.arguments import bad_range, check_range, checked_block, object_size
+from offload_drivers.directory_walk import Entry, walk
 from offload_drivers.hdfs.commit import delete_object, no_object, object_and_metadata, put_in_place
 from offload_drivers.hdfs.connection import Connections
 from offload_drivers.hdfs.options import ALIASES, checked_options, options_from_url
@@ -39,20 +39,6 @@ from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import InvalidKeyError, ObjectNotFoundError, OffloadError, placed
 from offload_hooks.values import utc_time
 
-# Listing. A directory is sorted as its name with a slash, which puts all keys in the order of their UTF-8 bytes; a
-# NameNode's own order takes bytes for signed. Directories that cannot hold a key of the listing are not read. What
-# vanishes during the walk is skipped.
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A file or directory that is to be listed or looked into."""
-
-    key: str
-    is_directory: bool
-    length: int
-    modified_ms: int
-
 
 def list_keys(tier: HdfsTier, prefix: str, start_after: str) -> Iterator[ListedObject]:
     """List the objects whose key begins with `prefix` and comes after `start_after`.
@@ -62,49 +48,20 @@ def list_keys(tier: HdfsTier, prefix: str, start_after: str) -> Iterator[ListedO
     root = tier.client.status(tier.paths.root)
     if root is None or not root.isdir:
         raise ObjectNotFoundError(f"the root of the tier does not exist: {tier.client.location}")
-    return _walk(tier, _bytes(prefix), _bytes(start_after), prefix.rpartition("/")[0])
+    found = walk(partial(_entries, tier), tier.paths.is_key, prefix, start_after)
+    return (
+        ListedObject(key=key, size_bytes=entry.size_bytes, modified_at=entry.modified_at)
+        for key, entry in found
+    )
 
 
-def _walk(tier: HdfsTier, prefix: bytes, start_after: bytes, start: str) -> Iterator[ListedObject]:
-    if start and not tier.paths.is_key(start, is_directory=True):
-        return
-    levels = [_sorted_directory(tier, f"{start}/" if start else "", prefix, start_after)]
-    while levels:  # an explicit stack: a path may have more parts than Python has frames
-        entry = next(levels[-1], None)
-        if entry is None:
-            levels.pop()
-        elif entry.is_directory:
-            levels.append(_sorted_directory(tier, entry.key + "/", prefix, start_after))
-        else:
-            modified_at = utc_time(entry.modified_ms / 1000)
-            yield ListedObject(key=entry.key, size_bytes=entry.length, modified_at=modified_at)
-
-
-def _sorted_directory(tier: HdfsTier, base: str, prefix: bytes, start_after: bytes) -> Iterator[_Entry]:
-    """The wanted objects and directories in the directory `base` (with its slash; empty for the root)."""
-    found: list[tuple[bytes, _Entry]] = []
-    try:
+def _entries(tier: HdfsTier, base: str) -> Iterator[Entry]:
+    """What is in a directory, in the NameNode's own order, which takes bytes for signed."""
+    with suppress(ObjectNotFoundError):
         for status in tier.client.listing((tier.paths.base + base).rstrip("/") or "/"):
-            key = base + str(status.path).rpartition("/")[2]
-            order = _bytes(key + "/" if status.isdir else key)
-            is_key = tier.paths.is_key(key, is_directory=status.isdir)
-            if is_key and _is_wanted(order, status.isdir, prefix, start_after):
-                found.append((order, _Entry(key, status.isdir, status.length, status.modification_time)))
-    except ObjectNotFoundError:
-        return iter(())
-    found.sort(key=lambda each: each[0])
-    return iter([entry for _, entry in found])
-
-
-def _is_wanted(order: bytes, is_directory: bool, prefix: bytes, start_after: bytes) -> bool:
-    if is_directory:
-        may_begin = order.startswith(prefix) or prefix.startswith(order)
-        return may_begin and (order > start_after or start_after.startswith(order))
-    return order.startswith(prefix) and order > start_after
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+            name = str(status.path).rpartition("/")[2]
+            modified_at = utc_time(status.modification_time / 1000)
+            yield Entry(name, status.isdir, status.length, modified_at)
 
 
 CAPABILITIES = Capabilities(

@@ -19,8 +19,8 @@ from types import MappingProxyType
 
 from offload_drivers.hdfs.client import HdfsClient, Renamed
 from offload_drivers.hdfs.paths import TURN_SUFFIX, HdfsPaths
-from offload_drivers.hdfs.sidecar import Sidecar, encode
 from offload_drivers.object_metadata import ObjectMetadata
+from offload_drivers.replaced_sidecar import Sidecar, encode
 from offload_drivers.upload_records import check_upload_id, gone, is_upload_id, new_upload
 from offload_hooks import StaleUpload, Upload
 from offload_hooks.errors import ObjectNotFoundError, OffloadError, UploadError

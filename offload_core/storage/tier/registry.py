@@ -189,9 +189,14 @@ def _make(group: str, name: str, options: Mapping[str, object], *args: object) -
 def driver_of_scheme(scheme: str) -> str:
     """Name the driver that serves URLs of this scheme (without its colon), importing nothing.
 
+    A scheme `a+b` that nothing offers is served by what offers `a`, which reads `b` from the URL.
+
     Errors: `UnknownPluginError`; `BrokenPluginError` when the scheme's class is not also offered as a driver.
     """
-    return driver_of_entry(find(URL_SCHEMES, scheme.lower()))
+    name = scheme.lower()
+    offered = {entry.name for entry in installed(URL_SCHEMES)}
+    family = name.partition("+")[0]
+    return driver_of_entry(find(URL_SCHEMES, family if name not in offered and family in offered else name))
 
 
 def find(group: str, name: str) -> EntryPoint:

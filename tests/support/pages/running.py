@@ -53,6 +53,9 @@ PLACES = {
     "file:///data/offloaded": lambda world: f"file://{world.tier_path}",
     "file:///cold": lambda world: f"file://{world.tier_path}",
     "file:///mnt/pulsar": lambda world: f"file://{world.folder}/mnt",
+    "fsspec+sftp://host/path": lambda world: (
+        f"fsspec+file://{world.tier_path}"
+    ),  # which takes any storage_options
     "/data/tier": _TIER,
     ".demo/tier": lambda world: str(world.golden),
     "/backup/": lambda world: f"{world.folder}/backup/",

@@ -1,11 +1,11 @@
-"""The sidecars that the driver `hdfs` writes, and which metadata of theirs belongs to an object.
+"""Sidecars that tell an object from the one that it replaces, and which metadata of theirs belongs to which.
 
-A sidecar as in `sidecar`, with two more fields that other readers pass over: `upload`, the id of the upload that wrote
-it, and, when an object was being replaced, `replaced`: that object's time of modification in milliseconds, its length,
-its content type and user metadata. Data and sidecar cannot be renamed at once, so for a moment, or after a crash,
-there is the old data with the new sidecar; the object is then that of `replaced`. A rename keeps a file's time of
-modification, and the new file's differs from the old one's. Everything else, copies with other times and sidecars of
-other writers among it, goes by the sidecar's own metadata.
+The drivers `hdfs` and `fsspec` write them. A sidecar as in `sidecar`, with two more fields that other readers skip:
+`upload`, the id of the upload that wrote it, and, when an object was being replaced, `replaced`: that object's time of
+modification in milliseconds, its length, its content type and user metadata. Data and sidecar cannot be renamed at
+once, so for a moment, or after a crash, there is the old data with the new sidecar; the object is then that of
+`replaced`. The new file's time or length differs from the old one's: the writer sees to that. Everything else, copies
+with other times and sidecars of other writers among it, goes by the sidecar's own metadata.
 """
 
 from __future__ import annotations
@@ -25,11 +25,6 @@ class FileIdentity:
 
     modified_ms: int
     length: int
-
-    @classmethod
-    def of(cls, status: Any) -> FileIdentity:
-        """Of a file's status."""
-        return cls(modified_ms=status.modification_time, length=status.length)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
