@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 
 from offload_hooks.json_text import whole_number
@@ -15,6 +15,6 @@ def seconds_to_wait(retry_after: str) -> float | None:
     if seconds is not None:
         return float(seconds)
     try:
-        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+        return max(0.0, (parsedate_to_datetime(text) - datetime.now(timezone.utc)).total_seconds())
     except (ValueError, TypeError, OverflowError):
         return None

@@ -17,10 +17,13 @@ import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from offload_hooks.errors import FormatError, OffloadError, UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MAX_DEPTH = 100
 """Most levels of nested lists and objects; a caller may ask for fewer."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Literal
 
-_EARLIEST = datetime(1000, 1, 1, tzinfo=UTC)
-_LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+_EARLIEST = datetime(1000, 1, 1, tzinfo=timezone.utc)
+_LATEST = datetime(9000, 1, 1, tzinfo=timezone.utc)
 
 
 def utc_time(seconds: float) -> datetime:
@@ -21,7 +21,7 @@ def utc_time(seconds: float) -> datetime:
     can be added.
     """
     try:
-        return min(max(datetime.fromtimestamp(seconds, UTC), _EARLIEST), _LATEST)
+        return min(max(datetime.fromtimestamp(seconds, timezone.utc), _EARLIEST), _LATEST)
     except (OverflowError, ValueError, OSError):
         return _LATEST if seconds > 0 else _EARLIEST
 

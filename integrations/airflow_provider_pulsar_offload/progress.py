@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
 from offload_core.writing.managed_ledger import first_unoffloaded
@@ -26,7 +26,7 @@ def parse_time_ms(time: datetime | str | None) -> int:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise OptionError("this is not a time", expected="ISO 8601 with a zone", found=repr(time))
-    return int(moment.astimezone(UTC).timestamp() * 1000)
+    return int(moment.astimezone(timezone.utc).timestamp() * 1000)
 
 
 def is_offloaded_until(info: ManagedLedgerInfo, stop_ms: int) -> bool:

@@ -22,12 +22,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from offload_hooks.private_files import FILE_MODE, make_directories
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _log = logging.getLogger(__name__)
 

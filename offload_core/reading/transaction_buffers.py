@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from itertools import chain
-from typing import Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from offload_core.metadata.stores.resolved_writes import delete_resolved, put_re
 from offload_hooks.errors import EntryOrderError, MetadataError, PayloadError, VersionConflictError, placed
 from offload_hooks.ledger_stores import EntryBatch
 from offload_hooks.metadata_stores import WritableMetadataStore, check_path
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _NONE = (-1, -1)
 """Pulsar's text of the position before all entries."""

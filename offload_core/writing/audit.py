@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import UUID
@@ -158,7 +158,7 @@ class FileAuditLog:
         Raises:
             StoreError: the line could not be written.
         """
-        at = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
+        at = datetime.fromtimestamp(self._now_ms() / 1000, timezone.utc)
         fields = _of_deletion(change) if isinstance(change, Deletion) else _of_change(change)
         line = {"version": VERSION, "at": at.isoformat(timespec="milliseconds"), **fields}
         data = json.dumps(line).encode() + b"\n"
@@ -306,7 +306,7 @@ def _line(value: object, place: str) -> AuditLine:
     fields = JsonObject.of(value, "a line of an audit log", key=place)
     fields.check_version(VERSION)
     try:
-        at = datetime.fromisoformat(fields.text("at")).astimezone(UTC)
+        at = datetime.fromisoformat(fields.text("at")).astimezone(timezone.utc)
     except (ValueError, OverflowError):
         raise fields.wrong("at", "a time as in ISO 8601") from None
     return AuditLine(

@@ -7,11 +7,11 @@ import os
 import pickle
 import subprocess
 import sys
-import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import tomllib
 from commands import install_into
 
 from offload_core.storage.tier import open_store, survey

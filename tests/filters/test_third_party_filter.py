@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
+import tomllib
 from commands import install_into
 from entries import entry
 from scenes.filters import FilteredTopic, short_record

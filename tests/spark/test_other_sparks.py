@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from commands import install_into
+from required import need
 from servers import install
 from tiers import lay_out_broker_objects
 
@@ -15,6 +17,7 @@ from pulsar_offload import open_tier, scan
 pytestmark = pytest.mark.spark
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 PLACE = ("__topic", "__ledgerId", "__entryId", "__batchIndex")
 
 
@@ -28,10 +31,25 @@ def rows(path):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", install.OTHER_SPARKS)
 def test_each_version_reads_the_same_rows(version, java, tmp_path):
-    site = install.pyspark(version)
+    check(version, tmp_path, sys.executable, install.pyspark(version))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_the_oldest_python_and_the_lowest_versions_of_all_dependencies_read_the_same_rows(java, tmp_path):
+    try:
+        python = install.lowest()
+    except install.ToolchainMissing as missing:
+        need(missing.part, there=False, how=missing.how)
+    install_into(tmp_path / "site", ROOT)
+    check("3.5.9", tmp_path, str(python), tmp_path / "site")
+
+
+def check(version, tmp_path, python, site):
+    """Read a tier by a Python with what lies in `site`; compare the rows with those of this process."""
     lay_out_broker_objects(tmp_path / "tier")
     done = subprocess.run(
-        [sys.executable, str(HERE / "versions_job.py"), str(tmp_path / "tier"), str(tmp_path)],
+        [python, str(HERE / "versions_job.py"), str(tmp_path / "tier"), str(tmp_path)],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(site), "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,

@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             skipped.add(item)
             continue
         for node, mark in item.iter_markers_with_node("sampled"):
-            groups[_name_of(node), *mark.args].append(item)
+            groups[(_name_of(node), *mark.args)].append(item)
             break
     for (name, every), cases in groups.items():
         cases.sort(

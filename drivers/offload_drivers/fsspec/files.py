@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from offload_drivers.directory_walk import Entry
@@ -46,7 +46,7 @@ class Found:
     @property
     def modified_at(self) -> datetime:
         """The time of the last change; the present where there is none: such a file is never taken for an old one."""
-        return self.changed_at or datetime.now(UTC)
+        return self.changed_at or datetime.now(timezone.utc)
 
     @property
     def identity(self) -> FileIdentity:
@@ -215,7 +215,7 @@ def _as_time(value: object) -> datetime | None:
         except ValueError:
             return None
     if isinstance(value, datetime):
-        return utc_time((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp())
+        return utc_time((value if value.tzinfo else value.replace(tzinfo=timezone.utc)).timestamp())
     if isinstance(value, int | float):
         return utc_time(value / 1000 if value > _MILLISECONDS_FROM else value)
     return None

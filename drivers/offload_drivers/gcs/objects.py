@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import google_crc32c
@@ -80,7 +80,9 @@ def stored(resource: Mapping[str, Any]) -> GcsObject:
     """The object of a resource in JSON."""
     try:
         size_bytes = whole_number(str(resource["size"]))
-        modified_at = datetime.fromisoformat(resource["updated"]).astimezone(UTC)
+        modified_at = datetime.fromisoformat(resource["updated"].replace("Z", "+00:00")).astimezone(
+            timezone.utc
+        )
         user_metadata = resource.get("metadata") or {}
         texts = {"": resource["name"], **user_metadata}
         if size_bytes is None or not all(isinstance(each, str) for each in texts.values()):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC
+from datetime import timezone
 from typing import Any
 
 from offload_drivers.arguments import checked_block, object_size
@@ -104,7 +104,7 @@ def object_stat(key: str, head: Mapping[str, Any]) -> ObjectStat:
     return ObjectStat(
         key=key,
         size_bytes=head["ContentLength"],
-        modified_at=head["LastModified"].astimezone(UTC),
+        modified_at=head["LastModified"].astimezone(timezone.utc),
         content_type=head.get("ContentType") or ObjectMetadata().content_type,
         user_metadata={name.lower(): value for name, value in head.get("Metadata", {}).items()},
         storage_class=head.get("StorageClass", "STANDARD"),  # S3 says any but this one
@@ -135,7 +135,7 @@ def list_objects(call: Call, keys: KeySpace, prefix: str, start_after: str) -> I
                 yield ListedObject(
                     key=key,
                     size_bytes=found["Size"],
-                    modified_at=found["LastModified"].astimezone(UTC),
+                    modified_at=found["LastModified"].astimezone(timezone.utc),
                     storage_class=found.get("StorageClass"),
                 )
         if not page.get("IsTruncated"):
@@ -155,7 +155,7 @@ def list_uploads(call: Call, keys: KeySpace, prefix: str) -> Iterator[StaleUploa
             if key is not None:
                 yield StaleUpload(
                     upload=Upload(key=key, upload_id=found["UploadId"]),
-                    started_at=found["Initiated"].astimezone(UTC),
+                    started_at=found["Initiated"].astimezone(timezone.utc),
                 )
         if not page.get("IsTruncated"):
             return

@@ -11,7 +11,7 @@ import logging
 import os
 import weakref
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -149,7 +149,7 @@ def _make_store(options: S3Options, connection: S3Connection) -> Any:
             "access_key_id": found.access_key,
             "secret_access_key": found.secret_key,
             "token": found.token,
-            "expires_at": datetime.now(UTC) + _CREDENTIALS_FOR,
+            "expires_at": datetime.now(timezone.utc) + _CREDENTIALS_FOR,
         }
 
     return obstore.store.S3Store(

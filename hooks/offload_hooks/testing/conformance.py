@@ -17,7 +17,7 @@ not declare is skipped by name. See docs/conformance.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -105,7 +105,7 @@ class StaleUploadCases(SuiteBase):
         (found,) = store.uploads()
         assert found.upload == upload
         assert found.started_at.utcoffset() == timedelta(0), "an aware time in UTC"
-        assert abs(found.started_at - datetime.now(UTC)) < timedelta(seconds=self.clock_skew_s)
+        assert abs(found.started_at - datetime.now(timezone.utc)) < timedelta(seconds=self.clock_skew_s)
 
     def test_an_upload_of_another_instance_is_listed_and_dropped(self, store: Store, other: Store) -> None:
         store.requires("stale_uploads")

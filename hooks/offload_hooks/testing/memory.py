@@ -10,7 +10,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from offload_hooks import (
     BlockReceipt,
@@ -95,7 +95,7 @@ class MemoryDriver:
         metadata = lowered(key, user_metadata)
         with self.tier.lock:
             self.tier.uploads[upload] = OpenUpload(
-                content_type=content_type, user_metadata=metadata, started_at=datetime.now(UTC)
+                content_type=content_type, user_metadata=metadata, started_at=datetime.now(timezone.utc)
             )
         return upload
 
@@ -221,7 +221,7 @@ class MemoryDriver:
         stat = ObjectStat(
             key=key,
             size_bytes=sum(map(len, blocks)),
-            modified_at=datetime.now(UTC),
+            modified_at=datetime.now(timezone.utc),
             content_type=content_type,
             user_metadata=user_metadata,
         )

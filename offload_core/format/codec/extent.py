@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from offload_core.format.codec.mapfile.sequence_file import SequenceFile
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.object_marks import NO_MARKS, ObjectMarks
 from offload_hooks.errors import FormatError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 ENTRIES_AT_ONCE = 16384
 

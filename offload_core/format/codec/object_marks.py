@@ -16,10 +16,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING
 
 from offload_hooks.errors import MetadataError
 from offload_hooks.json_text import WHOLE
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 FILTERED_KEY = "pulsaroffloadfiltered"
 FILTERED_TRANSACTIONS = "transactions"

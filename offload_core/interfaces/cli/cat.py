@@ -47,7 +47,7 @@ _TASK_BYTES = 16 << 20
 _TOPICS_AT_ONCE = 16
 
 
-class RowFormat(enum.StrEnum):
+class RowFormat(str, enum.Enum):
     """Format of rows."""
 
     TABLE = "table"
@@ -87,7 +87,7 @@ def cat(
             write_jsonl(_batches(rows, limit, shown=in_sight), output)
 
 
-class HeadFormat(enum.StrEnum):
+class HeadFormat(str, enum.Enum):
     """Format of the rows of several topics."""
 
     TABLE = "table"

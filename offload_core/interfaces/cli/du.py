@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
@@ -57,7 +57,7 @@ def du(
                 prefix=prefix,
                 records=known,
                 wanted=TopicPatterns(topic) if topic else None,
-                now=datetime.now(UTC),
+                now=datetime.now(timezone.utc),
                 listener=listener,
             )
             for path in usage.objects:

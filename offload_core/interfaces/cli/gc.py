@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Annotated, Any
 
 import typer
@@ -229,7 +229,7 @@ def show(
     if as_json:
         print_streamed(_to_json(outcomes, summary, about))
         return
-    now = datetime.now(UTC)
+    now = datetime.now(timezone.utc)
     table = table_of("garbage", "what", "of", "size", "age", "")
     count = 0
     for outcome in outcomes:
@@ -303,7 +303,7 @@ def _to_json(
     outcomes: Iterator[RemovalOutcome], summary: CollectionSummary, about: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the report for `print_streamed`: garbage may be much, and its summary is known after it."""
-    now = datetime.now(UTC)
+    now = datetime.now(timezone.utc)
     return {
         "version": REPORT_VERSION,
         **about,

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -19,6 +19,9 @@ from offload_core.metadata.catalogue import TierReader, open_tier
 from offload_core.reading.scan import ReadOptions, Scan, ScanOptions, ScanTask, scan
 from offload_core.reading.scan.worker_tier import WorkerTier
 from offload_hooks.errors import OptionError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _OF_SCAN = {each.name for each in fields(ScanOptions)} | (
     inspect.signature(scan).parameters.keys() - {"tier", "topics", "keywords"}

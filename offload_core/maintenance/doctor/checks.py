@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import TypeVar
 from uuid import uuid4
@@ -208,9 +208,9 @@ def delete_again(probe: TierProbe) -> CheckFinding:
 def clock(probe: TierProbe) -> CheckFinding:
     """The store's clock and this machine's agree."""
     key = probe.key(CLOCK)  # a key of its own: GCS takes one write a second of each
-    begun = datetime.now(UTC)
+    begun = datetime.now(timezone.utc)
     probe.write_index(key, probe.sample.at(0, INDEX_BYTES), METADATA | {"role": "index"})
-    ended = datetime.now(UTC)
+    ended = datetime.now(timezone.utc)
     modified_at = probe.stat(key).modified_at
     if modified_at.tzinfo is None:
         return failed("the time of change has no time zone", REPORT_DRIVER)
@@ -445,7 +445,7 @@ def latency(probe: TierProbe) -> CheckFinding:
 
 def leftovers(probe: TierProbe) -> CheckFinding:
     """Uploads and objects of doctors that were left long ago."""
-    now = datetime.now(UTC)
+    now = datetime.now(timezone.utc)
     uploads = []
     if probe.capabilities.stale_uploads:
         found = probe.list_uploads("", limit=_COUNTED)

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -147,10 +147,10 @@ def measure_clock(tier: Tier, audit: AuditLog, prefix: str = "") -> timedelta:
     audit.record(
         Change(action=ChangeAction.WRITE, why="the store's clock is compared; it is deleted again", key=key)
     )
-    begun = datetime.now(UTC)
+    begun = datetime.now(timezone.utc)
     tier.write_index(key, b"clock")
     try:
-        ended = datetime.now(UTC)
+        ended = datetime.now(timezone.utc)
         return timedelta(seconds=seconds_ahead(tier.stat(key).modified_at, begun, ended))
     finally:
         tier.delete([key])
@@ -281,4 +281,4 @@ def written_receipt(path: str | os.PathLike[str], about: dict[str, Any]) -> Iter
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

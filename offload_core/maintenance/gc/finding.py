@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -217,7 +217,7 @@ def _listed(key: str, size_bytes: int, modified_at: datetime, storage_class: str
 
 
 def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+    return datetime.fromtimestamp(seconds, timezone.utc)
 
 
 def _naming(row: Sequence[Any]) -> Named:

@@ -6,8 +6,8 @@ import enum
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from offload_core.maintenance.verify import Code
@@ -16,6 +16,9 @@ from offload_core.metadata.catalogue.listing import Pair
 from offload_core.storage.clock import system_now_ms
 from offload_hooks.errors import OffloadError
 from offload_hooks.values import ListedObject, Upload
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 DEFAULT_GRACE = timedelta(days=1)
 DEFAULT_CLOCK_SKEW = timedelta(minutes=5)
@@ -59,7 +62,7 @@ class Scope:
 
     def now(self) -> datetime:
         """Return the time, by the store's clock as far as it is known."""
-        return datetime.fromtimestamp(self.now_ms() / 1000, UTC) + self.clock_lead
+        return datetime.fromtimestamp(self.now_ms() / 1000, timezone.utc) + self.clock_lead
 
     @property
     def before(self) -> datetime:

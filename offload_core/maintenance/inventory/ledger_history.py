@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from uuid import UUID
 
 from offload_core.format.codec.index import LedgerIndex
@@ -95,7 +95,7 @@ _STEPS = list(Happened)
 
 
 def _order(event: Event) -> tuple[bool, datetime, int, int]:
-    at = datetime.max.replace(tzinfo=UTC) if event.at is None else event.at
+    at = datetime.max.replace(tzinfo=timezone.utc) if event.at is None else event.at
     ledger_id = -1 if event.ledger_id is None else event.ledger_id
     return event.at is None, at, ledger_id, _STEPS.index(event.what)
 
@@ -230,6 +230,6 @@ def _of_audit(line: AuditLine, name: str, known: set[UUID]) -> Iterator[Event]:
 def _time(at_ms: int | None) -> datetime | None:
     """Pulsar's times are text for people as well: one that no calendar has is none."""
     try:
-        return None if not at_ms else datetime.fromtimestamp(at_ms / 1000, UTC)
+        return None if not at_ms else datetime.fromtimestamp(at_ms / 1000, timezone.utc)
     except (OverflowError, ValueError, OSError):
         return None

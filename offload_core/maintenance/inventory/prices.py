@@ -7,7 +7,7 @@ before you decide anything by them.
 from __future__ import annotations
 
 import os
-import tomllib
+import sys
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreError
 from offload_hooks.json_text import read_json
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 EXAMPLE = "example:"
 """Prefix of the name of a file that comes along."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from itertools import accumulate
 from typing import Any
 
@@ -65,7 +65,7 @@ def gather(
     """
     if top < 1:
         raise OptionError("a report tells of one topic at least", found=top)
-    moment = datetime.now(UTC) if now is None else now
+    moment = datetime.now(timezone.utc) if now is None else now
     largest = heapq.nlargest(top, catalogue.topics, key=_stored_bytes)
     chosen = {id(topic) for topic in largest}
     names = _names(largest, catalogue)
@@ -162,7 +162,7 @@ def _topic_row(topics: Sequence[Topic], name: str) -> dict[str, Any]:
 
 
 def _day(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d}"
+    return f"{time.astimezone(timezone.utc):%Y-%m-%d}"
 
 
 def _times(groups: Sequence[tuple[Sequence[Topic], str]], strays: Sequence[StoredObject]) -> dict[str, Any]:

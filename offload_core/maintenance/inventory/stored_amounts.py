@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import partial
 
 from offload_core.format.codec.mapfile.crc_files import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
@@ -76,7 +76,7 @@ def survey_stored(
     prefix: str = "",
     records: Callable[[], AbstractContextManager[Records]] | None = None,
     topics: Collection[str] = (),
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     listener: Callable[[int], None] = lambda _: None,
 ) -> StoredBy:
     """Add up all stored objects, or those that records name.
@@ -129,7 +129,7 @@ class _Measure:
 
     def __call__(self, topic: str, stored: StoredObject) -> tuple[_Place, StoredAmount | None]:
         """Return where it counts, and what; None if its topic is not asked for."""
-        month = "" if stored.modified_at is None else f"{stored.modified_at.astimezone(UTC):%Y-%m}"
+        month = "" if stored.modified_at is None else f"{stored.modified_at.astimezone(timezone.utc):%Y-%m}"
         place = (topic, month, stored.storage_class or "")
         if self.topics and not any(
             topic == each or topic.startswith(f"{each}-partition-") for each in self.topics

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.entry_directory import STRIDE_BYTES
@@ -360,7 +360,7 @@ def _is_sure(scan: MapFileScan, contents: Contents) -> bool:
 
 def _is_young(pair: Pair, now_ms: int) -> bool:
     assert pair.data is not None
-    return datetime.fromtimestamp(now_ms / 1000, UTC) - pair.data.modified_at < YOUNG
+    return datetime.fromtimestamp(now_ms / 1000, timezone.utc) - pair.data.modified_at < YOUNG
 
 
 def _metadata_of(scan: MapFileScan | None, old: bytes) -> bytes:

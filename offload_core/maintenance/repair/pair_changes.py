@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from uuid import UUID
 
 from offload_core.format.codec.block_checksums import crc32c, pack_block_checksums
@@ -165,7 +165,7 @@ def _copy(tier: Tier, stat: ObjectStat, target: str) -> None:
 
 
 def _note(stat: ObjectStat, target: str, digest: str, reason: Reason, now_ms: int) -> bytes:
-    at = datetime.fromtimestamp(now_ms / 1000, UTC)
+    at = datetime.fromtimestamp(now_ms / 1000, timezone.utc)
     fields = {
         "version": NOTE_VERSION,
         "at": at.isoformat(timespec="milliseconds"),

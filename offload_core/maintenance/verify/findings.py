@@ -10,7 +10,7 @@ import enum
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from offload_hooks.errors import (
     BadLengthError,
@@ -25,6 +25,9 @@ from offload_hooks.errors import (
     PaddingError,
     TruncatedError,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Severity(enum.Enum):

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from itertools import islice
 
@@ -303,7 +303,7 @@ class Verification:
     def _uploads(self) -> Iterator[Finding]:
         if not self._tier.describe().capabilities.stale_uploads:
             return
-        oldest = datetime.fromtimestamp(self._now_ms() / 1000, UTC) - STALE_AFTER
+        oldest = datetime.fromtimestamp(self._now_ms() / 1000, timezone.utc) - STALE_AFTER
         for stale in self._tier.list_uploads(self._prefix):
             if stale.started_at < oldest:
                 yield Finding(

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING
 
 from offload_core.format.codec.block_checksums import BlockChecksums, pack_block_checksums
 from offload_core.format.codec.object_format import CLUSTER_KEY, ROLE_KEY, TOPIC_KEY
@@ -41,6 +41,9 @@ from offload_hooks.errors import (
 from offload_hooks.json_text import JsonObject, read_json
 from offload_hooks.private_files import create_file
 from offload_hooks.values import ListedObject, ObjectStat
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 APPLICATION_ID = 0x504F5653
 """`POVS`, in the file's header, as SQLite has it."""

@@ -18,7 +18,7 @@ import enum
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING
 
 from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES
 from offload_core.format.codec.index import NO_BLOCKS, BlockTable, LedgerIndex, ObjectIndex
@@ -42,6 +42,9 @@ from offload_core.metadata.records.segments import covered_stop
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError, placed
 from offload_hooks.values import ObjectStat
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 TOPIC_OF_METADATA = "pulsar/managed-ledger"
 """A broker's custom metadata of a ledger: its managed ledger's name."""

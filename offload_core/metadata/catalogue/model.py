@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import cached_property
 
 from offload_core.format.codec.extent import LedgerExtent
@@ -22,7 +22,7 @@ from offload_core.metadata.catalogue.copy_check import CopyStat
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
 from offload_core.metadata.records import LedgerRecord
 
-_NEVER = datetime.min.replace(tzinfo=UTC)
+_NEVER = datetime.min.replace(tzinfo=timezone.utc)
 
 
 LOST_ENTRIES = "lost-entries"

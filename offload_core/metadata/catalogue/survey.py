@@ -15,7 +15,7 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue.concurrency import in_batches, inspect_batches
@@ -24,6 +24,9 @@ from offload_core.metadata.catalogue.model import Ledger, StoredObject, build_le
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _UNPACKED_BYTES = 8 << 20
 """The packed bytes of objects that stay unpacked, for ledgers of one object that follow one another."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from offload_core.metadata.catalogue.listing import list_catalogue
 from offload_core.metadata.catalogue.model import Catalogue
@@ -13,6 +13,9 @@ from offload_core.metadata.catalogue.recorded_catalogue import record_catalogue
 from offload_core.metadata.catalogue.topics import TopicName
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.storage.tier import Tier, open_beside, open_store
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class TierReader:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from offload_core.format.codec.index import LedgerIndex
 from offload_core.format.codec.ledger_metadata import LedgerMetadata
@@ -22,6 +22,9 @@ from offload_core.format.messages.entry import TransactionId
 from offload_core.metadata.records.offload_context import FILTER_PROPERTY, DriverMetadata, EntryPosition
 from offload_hooks.errors import MetadataError, placed
 from offload_hooks.json_text import INT64, JsonObject
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 RECORD_KEY = FILTER_PROPERTY
 """The key of the record in a ledger's metadata in the index, and of the short record in an offload context."""

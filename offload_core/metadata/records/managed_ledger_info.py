@@ -16,7 +16,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from offload_core.format.codec import ledger_metadata as ledger_info
@@ -32,6 +32,9 @@ from offload_core.metadata.records.offload_context import (
 )
 from offload_hooks.errors import MetadataError, OptionError, placed
 from offload_proto import managed_ledger_pb2 as records
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _HALVES = struct.Struct(">qq")
 

@@ -11,11 +11,14 @@ import enum
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from offload_hooks.errors import MetadataError, OptionError
 from offload_hooks.json_text import WHOLE, shortened
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 STATUS_PROPERTY = "status"
 BEGIN_PROPERTY = "begin"

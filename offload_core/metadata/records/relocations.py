@@ -17,7 +17,7 @@ from functools import cached_property
 from io import BufferedRandom
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import UUID
 
 from offload_core.metadata.records.managed_ledger_info import ManagedLedgerInfo
@@ -34,6 +34,9 @@ from offload_core.metadata.records.replacements import (
 from offload_hooks.errors import AttemptError, OutcomeUnknownError, StoreError
 from offload_hooks.json_text import JsonObject
 from offload_hooks.private_files import open_file, sync_directory
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 VERSION = 1
 Step = Literal["begin", "done", "dropped"]

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from offload_core.metadata.catalogue import TopicName
@@ -55,7 +55,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
     document = {
         "version": VERSION,
         "number": manifest.number,
-        "committed_at": manifest.committed_at.astimezone(UTC).isoformat(timespec="milliseconds"),
+        "committed_at": manifest.committed_at.astimezone(timezone.utc).isoformat(timespec="milliseconds"),
         "positions": {str(topic): str(position) for topic, position in sorted(manifest.positions.items())},
         "files": [_encode_file(file) for file in manifest.files],
     }

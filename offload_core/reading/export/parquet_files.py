@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +29,9 @@ from offload_core.reading.scan import Position
 from offload_core.storage.tier import Tier
 from offload_hooks import BlockReceipt
 from offload_hooks.values import ReadableBuffer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 BLOCK_BYTES = 8 << 20
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
 
@@ -69,7 +69,7 @@ class ParquetTarget:
         before = self._newest
         manifest = Manifest(
             number=1 if before is None else before.number + 1,
-            committed_at=datetime.now(UTC),
+            committed_at=datetime.now(timezone.utc),
             positions={**(before.positions if before else {}), **reached},
             files=files,
         )
@@ -144,7 +144,7 @@ class ParquetTarget:
     def _drop_stale(self) -> None:
         if not self._tier.describe().capabilities.stale_uploads:
             return
-        before = datetime.now(UTC) - STALE_AFTER
+        before = datetime.now(timezone.utc) - STALE_AFTER
         try:
             stale = [each for each in self._tier.list_uploads("topic=") if each.started_at < before]
         except ObjectNotFoundError:

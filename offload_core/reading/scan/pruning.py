@@ -10,9 +10,10 @@ Source: docs/spark.md, Time; ADR 0013.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError, OptionError
 from offload_hooks.json_text import whole_number
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MOST = 2**63 - 1
 
 
@@ -297,7 +298,7 @@ def parse_time(text: str, option: str) -> int | datetime:
     if (milliseconds := whole_number(text)) is not None:
         return milliseconds
     try:
-        time = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))  # Python 3.10 knows no Z
     except ValueError as error:
         raise OptionError(f"{option} is not a time", expected=_TIMES, found=text) from error
     if time.tzinfo is None:

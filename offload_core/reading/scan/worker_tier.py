@@ -7,13 +7,16 @@ import os
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Self
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from offload_core.reading.scan.read import Report, read_task
 from offload_core.reading.scan.tasks import ReadOptions, ScanTask
 from offload_core.storage.tier import Tier
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from offload_hooks import (
 )
 from offload_hooks.counts import count_ranges
 from offload_hooks.errors import BrokenPluginError, OptionError, UploadError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING
 
 from offload_core.metadata.policies import ReadPriority, RetentionPolicies
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
@@ -56,6 +56,9 @@ from offload_core.writing.offload_filters import recorded_filters
 from offload_hooks.errors import AttemptError, DataLossError, FormatError, StoreError, UnknownLedgerError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 from offload_hooks.values import ReadableBuffer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _log = logging.getLogger(__name__)
 

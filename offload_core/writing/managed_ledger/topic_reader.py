@@ -17,13 +17,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_hooks.errors import OffloadError, OptionError, RangeError, UnknownLedgerError
 from offload_hooks.ledger_stores import EntryBatch, LedgerReader, LedgerWriter
 from offload_hooks.values import ReadableBuffer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 DEFAULT_CACHE_BYTES = 8 << 20
 """Bytes of its newest entries that a managed ledger keeps by default."""

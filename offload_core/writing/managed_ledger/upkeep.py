@@ -28,7 +28,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING
 
 from offload_core.metadata.policies import EffectivePolicies
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
@@ -52,6 +52,9 @@ from offload_hooks.errors import (
     OwnershipLostError,
     StoreError,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
@@ -57,6 +57,9 @@ from offload_core.writing.offload.segment_upload import OffloadedSegment, Segmen
 from offload_core.writing.offload.streaming_blocks import LEAST_BLOCK_BYTES, LEAST_EARLY_BYTES
 from offload_hooks.errors import AttemptError, OffloadError, OptionError, UnknownTopicError
 from offload_hooks.ledger_stores import EntryBatch
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 import xxhash
@@ -49,6 +49,9 @@ from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog, Deletion
 from offload_core.writing.offload.attempt_objects import delete_attempt
 from offload_hooks.errors import AttemptError, LiveAttemptError, OffloadError, OptionError, UnknownTopicError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _ENDED = ("Z", "X")
 """States of a process that has ended and was not waited for yet."""

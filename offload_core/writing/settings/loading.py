@@ -10,7 +10,7 @@ An environment variable is `PULSAR_OFFLOAD_` and the setting's place, with `__` 
 from __future__ import annotations
 
 import os
-import tomllib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +19,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 
 from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies, parse_policies
 from offload_hooks.errors import MissingExtraError, OptionError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 def _policies(given: Any) -> Any:

@@ -11,9 +11,9 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from xml.etree import ElementTree
 
+import tomllib
 from airflow_home import AirflowHome
 
 from pages.shell import run_console

@@ -9,13 +9,13 @@ import shlex
 import signal
 import subprocess
 import sys
-import tomllib
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+import tomllib
 from commands import COMMAND
 from live.clients import PulsarShell
 from servers.process import Child, free_port

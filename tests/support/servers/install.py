@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from servers.once import BuildError, Run, built_once
-from servers.toolchains import ToolchainMissing, apt, go, java, javac, maven, node, npm, with_path
+from servers.toolchains import ToolchainMissing, apt, go, java, javac, maven, node, npm, python_of, with_path
 
 VERSITYGW = "1.8.0"  # also in s3/go.mod
 FAKE_GCS_SERVER = "1.56.1"  # also in gcs/go.mod
@@ -139,6 +139,9 @@ def chromium() -> tuple[Path, dict[str, str]]:
     }
 
 
+OLDEST_PYTHON = "3.10"
+
+
 def pyspark(version: str) -> Path:
     """A folder with another PySpark, to be put before the installed one: one of `OTHER_SPARKS`."""
     return _packages(f"pyspark-{version}", f"pyspark/requirements-{version}.txt")
@@ -157,6 +160,19 @@ def _packages(name: str, requirements: str) -> Path:
         run([sys.executable, "-m", "pip", "install", *options, "--requirement", str(pinned)], {})
 
     return built_once(f"{name}-{digest(pinned)}", build)
+
+
+def lowest() -> Path:
+    """A Python of the oldest version, with the lowest versions of what it takes to read from Spark: its program."""
+    python = python_of(OLDEST_PYTHON)
+    pinned = Path(__file__).with_name("pyspark") / "requirements-lowest.txt"
+
+    def build(folder: Path, run: Run) -> None:
+        run([str(python), "-m", "venv", str(folder)], {})
+        options = ["--quiet", "--no-deps", "--require-hashes", "--requirement", str(pinned)]
+        run([str(folder / "bin" / "python"), "-m", "pip", "install", *options], {})
+
+    return built_once(f"python-{OLDEST_PYTHON}-{digest(pinned)}", build) / "bin" / "python"
 
 
 def main() -> int:

@@ -29,6 +29,16 @@ class ToolchainMissing(Exception):  # noqa: N818 (a state of the machine)
         self.how = how
 
 
+def python_of(version: str) -> Path:
+    """The program of another Python, on the path or one of pyenv's."""
+    of_pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = [shutil.which(f"python{version}"), *sorted(of_pyenv.glob(f"{version}.*/bin/python"))]
+    for each in filter(None, found):
+        if subprocess.run([each, "--version"], capture_output=True, check=False).returncode == 0:
+            return Path(each)
+    raise ToolchainMissing(f"python{version}", f"install Python {version}")
+
+
 def go(part: str) -> Path:
     """The program `go`."""
     found = shutil.which("go")

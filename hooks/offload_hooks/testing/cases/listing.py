@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -86,7 +86,7 @@ class ListingCases(SuiteBase):
         assert found["data/1"].size_bytes == 1234
         for each in found.values():
             assert each.modified_at.utcoffset() == timedelta(0), "an aware time in UTC"
-            assert abs(each.modified_at - datetime.now(UTC)) < timedelta(seconds=self.clock_skew_s)
+            assert abs(each.modified_at - datetime.now(timezone.utc)) < timedelta(seconds=self.clock_skew_s)
 
     def test_a_storage_class_is_the_stores_word_or_none(self, store: Store) -> None:
         _fill(store, KEYS[:2])

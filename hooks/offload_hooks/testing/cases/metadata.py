@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Literal
 
 import pytest
@@ -126,7 +126,7 @@ class MetadataCases(SuiteBase):
         skew = timedelta(seconds=self.clock_skew_s)
         for stat in (_store(store, how, {}, data=content(17)), store.stat("k")):
             assert stat.modified_at.utcoffset() == timedelta(0), "an aware time in UTC"
-            assert abs(stat.modified_at - datetime.now(UTC)) < skew
+            assert abs(stat.modified_at - datetime.now(timezone.utc)) < skew
 
     def test_an_empty_index_is_an_object(self, store: Store, back_door: BackDoor) -> None:
         assert store.write_index("k", b"", {"role": "index"}).size_bytes == 0

@@ -16,7 +16,7 @@ from concurrent.futures import wait as wait_for
 from contextlib import AbstractContextManager
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.stores import ManagedLedgerRecords
@@ -27,6 +27,9 @@ from offload_core.writing.audit import AuditLog
 from offload_core.writing.managed_ledger.owned_record import OwnedRecord
 from offload_core.writing.offload.recorded_segments import RecordedSegments
 from offload_core.writing.offload.running_attempt import check_lease_length
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 DEFAULT_BUFFER_BYTES = 64 << 20
 DEFAULT_LEASE_S = 300.0
