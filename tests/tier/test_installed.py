@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from importlib.metadata import MetadataPathFinder
+import sys
+from importlib.metadata import DistributionFinder
 
 from offload_core.storage.tier.registry import installed
 
@@ -26,13 +27,16 @@ def distribution(site, name, driver, changed_ns):
 
 
 def test_it_is_read_once_however_often_it_is_asked(tmp_path, monkeypatch):
-    reads, find = [], MetadataPathFinder.find_distributions
+    reads = []
 
-    def noted(*given, **named):
-        reads.append(given)
-        return find(*given, **named)
+    class Noting(DistributionFinder):
+        """Finds nothing, and notes that it was asked."""
 
-    monkeypatch.setattr(MetadataPathFinder, "find_distributions", noted)
+        def find_distributions(self, context=None):
+            reads.append(context)
+            return ()
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Noting()])
     monkeypatch.syspath_prepend(tmp_path)
     assert "local" in names()
     once = len(reads)
