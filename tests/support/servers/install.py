@@ -24,6 +24,7 @@ AZURITE = "3.35.0"  # also in azure/package.json
 HADOOP = "3.4.2"  # also in hdfs/pom.xml
 CHROMIUM = "chromium-headless-shell"  # Debian's newest: its archive keeps no older ones
 PULSAR = "4.0.8"  # also in pulsar/pom.xml and tests/java/pom.xml
+GRPCIO_TOOLS = "1.71.2"
 OTHER_SPARKS = ("3.5.9", "4.0.4", "4.1.4", "4.2.1")  # the suite's own is in constraints.txt
 
 _AZURITE = Path(__file__).with_name("azure")
@@ -141,13 +142,16 @@ def chromium() -> tuple[Path, dict[str, str]]:
 
 def pyspark(version: str) -> Path:
     """A folder with another PySpark, to be put before the installed one: one of `OTHER_SPARKS`."""
-    pinned = Path(__file__).with_name("pyspark") / f"requirements-{version}.txt"
+    return _wheels("pyspark", version)
 
-    def build(folder: Path, run: Run) -> None:
-        options = ["--quiet", "--no-deps", "--require-hashes", "--target", str(folder)]
-        run([sys.executable, "-m", "pip", "install", *options, "--requirement", str(pinned)], {})
 
-    return built_once(f"pyspark-{version}-{digest(pinned)}", build)
+def protoc() -> Path:
+    """A folder with the grpcio-tools that makes the generated modules (ADR 0005).
+
+    It lies apart, without what it depends on, since that is an older protobuf than others here need; protoc itself
+    needs none.
+    """
+    return _wheels("grpcio-tools", GRPCIO_TOOLS)
 
 
 def main() -> int:
@@ -156,7 +160,7 @@ def main() -> int:
     Tests report a missing toolchain themselves, and fail or are skipped by `OFFLOAD_REQUIRE`.
     """
     failed = []
-    for install in (versitygw, fake_gcs_server, azurite, minihdfs, oracle, broker, chromium):
+    for install in (protoc, versitygw, fake_gcs_server, azurite, minihdfs, oracle, broker, chromium):
         begun = time.monotonic()
         try:
             install()
@@ -182,6 +186,17 @@ def _go_program(part: str, name: str, version: str, package: str, source: str) -
 
     made_of = digest(module / source, module / "go.sum")
     return built_once(f"{name}-{version}-{made_of}", build) / name
+
+
+def _wheels(name: str, version: str) -> Path:
+    """A folder with one version of a distribution, and nothing that it depends on."""
+    pinned = Path(__file__).with_name(name) / f"requirements-{version}.txt"
+
+    def build(folder: Path, run: Run) -> None:
+        options = ["--quiet", "--no-deps", "--require-hashes", "--target", str(folder)]
+        run([sys.executable, "-m", "pip", "install", *options, "--requirement", str(pinned)], {})
+
+    return built_once(f"{name}-{version}-{digest(pinned)}", build)
 
 
 def _copy_dependencies(part: str, pom: Path, folder: Path, run: Run) -> None:
