@@ -24,6 +24,7 @@ from servers.fake_gcs import FakeGcs
 from servers.minihdfs import MiniHdfs
 from servers.once import BuildError
 from servers.server import AnyServer, Server, StartServer
+from servers.spark_connect import SparkConnect
 from servers.toolchains import ToolchainMissing
 from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper
@@ -38,6 +39,7 @@ pytest_plugins = ["effort", "crash_matrix", "pytester"]
 
 _GROUPS = {
     "spark": "spark",
+    "spark_connect": "spark",
     "broker": "broker",
     "zookeeper": "broker",
     "zookeeper_broker": "broker",
@@ -164,6 +166,25 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[objec
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def connected(spark_connect: SparkConnect) -> Iterator[object]:
+    """One session of Spark Connect, beside the classic one: it is made without PySpark's switch between the two."""
+    from offload_core.interfaces.spark.versions import any_pandas
+
+    with any_pandas():
+        from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession.builder.remote(spark_connect.endpoint).create()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["classic", "connect"])
+def session(request: pytest.FixtureRequest) -> object:
+    """Each kind of Spark session."""
+    return request.getfixturevalue("spark" if request.param == "classic" else "connected")
+
+
 @contextmanager
 def skipped_without_toolchain() -> Iterator[None]:
     """Skip where a toolchain is missing that the block installs something with."""
@@ -226,6 +247,7 @@ fake_gcs = for_all_tests(lambda _: FakeGcs())
 azurite = for_all_tests(lambda _: Azurite())
 minihdfs = for_all_tests(lambda _: MiniHdfs())
 zookeeper = for_all_tests(lambda _: ZooKeeper())
+spark_connect = for_all_tests(lambda request: request.getfixturevalue("java") and SparkConnect())
 broker = for_all_tests(broker_of)
 transactional_broker = for_all_tests(
     lambda request: broker_of(request, transactions=True, entry_metadata=request.param),

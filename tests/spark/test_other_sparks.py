@@ -1,4 +1,4 @@
-"""Versions of Spark other than the suite's: the same rows in each way to read, and sources beside ours."""
+"""Versions of Spark other than the suite's, classic and Connect: the same rows in each way to read, and sources beside ours."""
 
 import os
 import subprocess
@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from servers import install
+from servers.spark_connect import SparkConnect
 from tiers import lay_out_broker_objects
 
 from pulsar_offload import open_tier, scan
@@ -26,12 +27,19 @@ def rows(path):
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("version", install.OTHER_SPARKS)
-def test_each_version_reads_the_same_rows(version, java, tmp_path):
+@pytest.mark.parametrize(
+    ("version", "is_connect"),
+    [
+        *((version, False) for version in install.OTHER_SPARKS),
+        *((version, True) for version in install.OTHER_SPARKS if version >= "4"),  # with the server in PySpark
+    ],
+)
+def test_each_version_reads_the_same_rows(version, is_connect, java, start_server, tmp_path):
     site = install.pyspark(version)
     lay_out_broker_objects(tmp_path / "tier")
+    servers = [start_server(SparkConnect(site)).endpoint] if is_connect else []
     done = subprocess.run(
-        [sys.executable, str(HERE / "versions_job.py"), str(tmp_path / "tier"), str(tmp_path)],
+        [sys.executable, str(HERE / "versions_job.py"), str(tmp_path / "tier"), str(tmp_path), *servers],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(site), "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,
