@@ -148,9 +148,11 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[objec
     """One Spark session, `local[2]`, for all tests that need one."""
     from pyspark.sql import SparkSession
 
+    from offload_core.interfaces.spark.versions import any_pandas
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     folder: Path = tmp_path_factory.mktemp("spark")
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("pulsar-offload tests")
         .config("spark.ui.enabled", "false")
@@ -159,8 +161,9 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[objec
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .getOrCreate()
     )
+    with any_pandas():  # an error here would have PySpark take pandas, and so Spark Connect, for missing
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -108,18 +108,18 @@ def start_session(master: str) -> SparkSession:
         OptionError: the server's URL is none.
         OffloadError: the Spark Connect server does not answer.
     """
-    if master.startswith(CONNECT_SCHEME):
-        return _connect(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return SparkSession.builder.master(master).appName("offload").getOrCreate()
+    with any_pandas():
+        if master.startswith(CONNECT_SCHEME):
+            return _connect(master)
+        return SparkSession.builder.master(master).appName("offload").getOrCreate()
 
 
 def _connect(url: str) -> SparkSession:
     """A session at a server that answers: Spark's own client tries for ten minutes, and says nothing meanwhile."""
     try:
-        with any_pandas():
-            import grpc  # type: ignore[import-untyped]
-            from pyspark.sql.connect.client import DefaultChannelBuilder
+        import grpc  # type: ignore[import-untyped]
+        from pyspark.sql.connect.client import DefaultChannelBuilder
     except ImportError as error:
         raise MissingExtraError(
             "this Python has no client of Spark Connect",
