@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pytest

@@ -267,11 +267,7 @@ def test_spark_tells_the_second_try_of_a_task(java, tmp_path, start_server, monk
         "session.stop()\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert "tried again: [False, True, False]" in result.stdout
 

@@ -41,6 +41,7 @@ def test_a_server_finds_the_source_and_reads_the_same(connected, tier, scanned):
     assert rows_of(frame.toArrow()) == scanned
 
 
+@pytest.mark.nightly
 def test_the_source_can_be_registered_by_the_client(connected, tier, scanned):
     connected.dataSource.register(PulsarOffloadDataSource)
     assert connected.read.format("pulsar_offload").load(str(tier)).count() == len(scanned)
@@ -79,9 +80,13 @@ def test_damaged_bytes_fail_the_query_with_their_place(connected, tmp_path, read
         (frame if read == "source" else read_offloaded(connected, tmp_path)).collect()
 
 
-def test_accumulators_are_refused_and_the_workers_log_has_the_same_numbers(connected, tier):
+def test_accumulators_are_refused(connected):
     with pytest.raises(OptionError, match=r"one of Spark Connect, which has none.*docs/spark\.md"):
         measure_reads(connected)
+
+
+@pytest.mark.nightly
+def test_the_workers_log_has_what_tasks_read(connected, tier):
     logging = "spark.sql.pyspark.worker.logging.enabled"
     connected.conf.set(logging, "true")
     try:
@@ -123,6 +128,14 @@ def test_a_server_that_does_not_answer_is_one_line(monkeypatch):
     monkeypatch.setattr(executor, "_ANSWERS_WITHIN_S", 0.2)
     with pytest.raises(OffloadError, match="the Spark Connect server does not answer"):
         start_session("sc://127.0.0.1:1")
+
+
+def test_a_url_that_is_none_is_refused_and_not_shown():
+    with pytest.raises(
+        OptionError, match="no URL of a Spark Connect server: expected sc://host:port"
+    ) as raised:
+        start_session("sc://host:15002/path;token=geheim")
+    assert "geheim" not in str(raised.value)
 
 
 def test_without_a_client_of_spark_connect_its_extra_is_named(monkeypatch):

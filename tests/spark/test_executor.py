@@ -1,4 +1,4 @@
-"""Spark's executor, classic and Connect: tasks, their order, and errors of Spark as ours, with the reason in one line."""
+"""Spark's executor, classic and Connect: tasks, their order, and Spark's errors as ours, the reason in one line."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Versions of Spark other than the suite's, classic and Connect: the same rows in each way to read, and sources beside ours."""
+"""Versions of Spark other than the suite's, classic and Connect: the same rows in each way to read; other sources."""
 
 import os
 import subprocess
@@ -31,7 +31,8 @@ def rows(path):
     ("version", "is_connect"),
     [
         *((version, False) for version in install.OTHER_SPARKS),
-        *((version, True) for version in install.OTHER_SPARKS if version >= "4"),  # with the server in PySpark
+        # from 4.0 on PySpark has the server
+        *((version, True) for version in install.OTHER_SPARKS if version >= "4"),
     ],
 )
 def test_each_version_reads_the_same_rows(version, is_connect, java, start_server, tmp_path):

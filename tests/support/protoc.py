@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import offload_proto
 from servers import install
+
+import offload_proto
 
 DEFINITIONS = Path(offload_proto.__file__).parent
 

@@ -209,7 +209,9 @@ class ExecutorOptions(OptionGroup):
 
     master: Annotated[
         str | None,
-        typer.Option(help="A Spark master, or a Spark Connect server (sc://host:port): its executors do the work."),
+        typer.Option(
+            help="A Spark master, or a Spark Connect server (sc://host:port): its executors do the work."
+        ),
     ] = None
     workers: Annotated[int | None, typer.Option(min=1, help="So many at once; one a core by default.")] = None
     processes: Annotated[bool, typer.Option("--processes", help="Processes instead of threads.")] = False

@@ -95,7 +95,9 @@ class _Raised:
 def _reason(error: Exception) -> str:
     """The one line of Spark's text that has the reason: Java's message, or the last line of a worker's traceback."""
     lines = str(error).splitlines()
-    before_javas_stack = itertools.takewhile(lambda line: not line.startswith(("\tat ", "JVM stacktrace")), lines)
+    before_javas_stack = itertools.takewhile(
+        lambda line: not line.startswith(("\tat ", "JVM stacktrace")), lines
+    )
     messages = [line for line in before_javas_stack if line[:1].strip()]
     return messages[-1].removeprefix(": ") if messages else type(error).__name__
 
@@ -130,7 +132,8 @@ def _connect(url: str) -> SparkSession:
         builder = DefaultChannelBuilder(url)
     except PySparkException as error:  # it shows the URL, which may have a token
         raise OptionError(
-            "this is no URL of a Spark Connect server", expected="sc://host:port, or sc://host:port/;name=value"
+            "this is no URL of a Spark Connect server",
+            expected="sc://host:port, or sc://host:port/;name=value",
         ) from error
     try:
         with builder.toChannel() as channel:
