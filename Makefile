@@ -29,7 +29,7 @@ nightly: servers
 	$(PYTEST) --nightly
 
 proto: $(READY)
-	cd proto && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. offload_proto/*.proto
+	PYTHONPATH=tests/support $(BIN)/python -m protoc
 
 reference: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python -m reference

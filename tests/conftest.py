@@ -25,6 +25,7 @@ from servers.minihdfs import MiniHdfs
 from servers.once import BuildError
 from servers.server import AnyServer, Server, StartServer
 from servers.sftp import SftpServer
+from servers.spark_connect import SparkConnect
 from servers.toolchains import ToolchainMissing
 from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper
@@ -39,6 +40,7 @@ pytest_plugins = ["effort", "crash_matrix", "pytester"]
 
 _GROUPS = {
     "spark": "spark",
+    "spark_connect": "spark",
     "broker": "broker",
     "zookeeper": "broker",
     "zookeeper_broker": "broker",
@@ -148,9 +150,11 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[objec
     """One Spark session, `local[2]`, for all tests that need one."""
     from pyspark.sql import SparkSession
 
+    from offload_core.interfaces.spark.versions import any_pandas
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     folder: Path = tmp_path_factory.mktemp("spark")
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("pulsar-offload tests")
         .config("spark.ui.enabled", "false")
@@ -159,11 +163,31 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[objec
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .getOrCreate()
     )
+    with any_pandas():  # an error here would have PySpark take pandas, and so Spark Connect, for missing
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def connected(spark_connect: SparkConnect) -> Iterator[object]:
+    """One session of Spark Connect, beside the classic one: it is made without PySpark's switch between the two."""
+    from offload_core.interfaces.spark.versions import any_pandas
+
+    with any_pandas():
+        from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession.builder.remote(spark_connect.endpoint).create()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["classic", "connect"])
+def session(request: pytest.FixtureRequest) -> object:
+    """Each kind of Spark session."""
+    return request.getfixturevalue("spark" if request.param == "classic" else "connected")
 
 
 @contextmanager
@@ -229,6 +253,7 @@ fake_gcs = for_all_tests(lambda _: FakeGcs())
 azurite = for_all_tests(lambda _: Azurite())
 minihdfs = for_all_tests(lambda _: MiniHdfs())
 zookeeper = for_all_tests(lambda _: ZooKeeper())
+spark_connect = for_all_tests(lambda request: request.getfixturevalue("java") and SparkConnect())
 broker = for_all_tests(broker_of)
 transactional_broker = for_all_tests(
     lambda request: broker_of(request, transactions=True, entry_metadata=request.param),

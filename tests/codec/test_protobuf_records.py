@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +11,8 @@ from entries import ledger_metadata
 from golden import BROKER, GOLDEN
 from hypothesis import given
 from hypothesis import strategies as st
+from protoc import DEFINITIONS, generate
 
-import offload_proto
 from offload_core.format.codec.ledger_metadata import (
     DigestType,
     Ensemble,
@@ -216,21 +215,10 @@ def test_a_record_without_what_is_required_is_refused(field):
 
 
 def test_generated_modules_are_what_protoc_makes_of_the_definitions(tmp_path):
-    from grpc_tools import protoc
-
-    source = Path(offload_proto.__file__).parent
-    definitions = sorted(source.glob("*.proto"))
-    assert len(definitions) == 3
-    command = [
-        "protoc",
-        f"-I{source.parent}",
-        f"--python_out={tmp_path}",
-        f"--pyi_out={tmp_path}",
-        *(str(path) for path in definitions),
-    ]
-    assert protoc.main(command) == 0
-    made = sorted(path.name for path in (tmp_path / source.name).iterdir())
-    kept = sorted(path.name for path in source.iterdir() if "_pb2" in path.name)
+    assert len([*DEFINITIONS.glob("*.proto")]) == 3
+    generate(tmp_path)
+    made = sorted(path.name for path in (tmp_path / DEFINITIONS.name).iterdir())
+    kept = sorted(path.name for path in DEFINITIONS.iterdir() if "_pb2" in path.name)
     assert made == kept
     for name in made:
-        assert (tmp_path / source.name / name).read_text() == (source / name).read_text(), name
+        assert (tmp_path / DEFINITIONS.name / name).read_text() == (DEFINITIONS / name).read_text(), name

@@ -12,6 +12,7 @@ import pytest
 from managed_ledgers import NAME
 from scenes.moves import TOPIC_NAME, MovedTopic
 from scenes.repairs import contents_of
+from servers.spark_connect import SparkConnect
 
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.maintenance.relocate import PlainCopy, PlainStatus, make_moves, plan_topic
@@ -49,13 +50,13 @@ def world(tmp_path):
     return made
 
 
-@pytest.fixture(params=["threads", "processes", "spark"])
+@pytest.fixture(params=["threads", "processes", "spark", "connected"])
 def executor(request):
     """Each that there is."""
-    if request.param == "spark":
+    if request.param in ("spark", "connected"):
         from offload_core.interfaces.spark.executor import SparkExecutor
 
-        return SparkExecutor(request.getfixturevalue("spark"))
+        return SparkExecutor(request.getfixturevalue(request.param))
     return ThreadExecutor(2) if request.param == "threads" else ProcessExecutor(2)
 
 
@@ -244,8 +245,11 @@ def test_a_worker_that_is_killed_ends_the_call_and_the_next_one_goes_on(world):
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_spark_tells_the_second_try_of_a_task(java, tmp_path):
+@pytest.mark.parametrize("is_connect", [False, True], ids=["classic", "connect"])
+def test_spark_tells_the_second_try_of_a_task(java, tmp_path, start_server, monkeypatch, is_connect):
     """In a session of its own, which tries a task twice: the first try's process dies."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    master = start_server(SparkConnect(master="local[2,2]")).endpoint if is_connect else "local[2,2]"
     script = tmp_path / "tried.py"
     script.write_text(
         "import os, sys\n"
@@ -258,17 +262,12 @@ def test_spark_tells_the_second_try_of_a_task(java, tmp_path):
     program = (
         "import tried\n"
         "from offload_core.interfaces.spark.executor import SparkExecutor, start_session\n"
-        "session = start_session('local[2,2]')\n"
+        f"session = start_session({master!r})\n"
         "print('tried again:', list(SparkExecutor(session).run(tried.work, range(3))))\n"
         "session.stop()\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert "tried again: [False, True, False]" in result.stdout
 

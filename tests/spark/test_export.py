@@ -12,11 +12,11 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
-def test_spark_exports_as_threads_do(spark, kind, tmp_path):
+def test_spark_exports_as_threads_do(session, kind, tmp_path):
     tier = two_partitions(tmp_path / "tier")
     with open_tier(tier) as reader:
         target = target_of(kind, tmp_path / "out")
-        export(reader, topics=ORDERS, **target, file_bytes=2048, executor=SparkExecutor(spark))
+        export(reader, topics=ORDERS, **target, file_bytes=2048, executor=SparkExecutor(session))
     assert rows_of(kind, tmp_path / "out") == scanned(tier)
 
 
@@ -34,10 +34,10 @@ def test_what_spark_writes_others_read_by_spark(spark, tmp_path):
     assert frame.where("__topic != topic").count() == 0
 
 
-def test_an_error_of_an_executor_is_raised_as_it_is(spark, tmp_path):
+def test_an_error_of_an_executor_is_raised_as_it_is(session, tmp_path):
     bad = messages("ledger 9", 3)
     bad[1] = bad[1][:-1] + b"?"
     add_ledger(tmp_path / "tier", 9, bad)
     with pytest.raises(FormatError) as caught, open_tier(tmp_path / "tier") as reader:
-        export(reader, tmp_path / "out", ORDERS, executor=SparkExecutor(spark))
+        export(reader, tmp_path / "out", ORDERS, executor=SparkExecutor(session))
     assert (caught.value.ledger_id, caught.value.entry_id) == (9, 1)

@@ -1,4 +1,4 @@
-"""Versions of Spark other than the suite's: the same rows in each way to read, and sources beside ours."""
+"""Versions of Spark other than the suite's, classic and Connect: the same rows in each way to read; other sources."""
 
 import os
 import subprocess
@@ -10,6 +10,7 @@ import pytest
 from commands import install_into
 from required import need
 from servers import install
+from servers.spark_connect import SparkConnect
 from tiers import lay_out_broker_objects
 
 from pulsar_offload import open_tier, scan
@@ -29,9 +30,18 @@ def rows(path):
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("version", install.OTHER_SPARKS)
-def test_each_version_reads_the_same_rows(version, java, tmp_path):
-    check(version, tmp_path, sys.executable, install.pyspark(version))
+@pytest.mark.parametrize(
+    ("version", "is_connect"),
+    [
+        *((version, False) for version in install.OTHER_SPARKS),
+        # from 4.0 on PySpark has the server
+        *((version, True) for version in install.OTHER_SPARKS if version >= "4"),
+    ],
+)
+def test_each_version_reads_the_same_rows(version, is_connect, java, start_server, tmp_path):
+    site = install.pyspark(version)
+    servers = [start_server(SparkConnect(site)).endpoint] if is_connect else []
+    check(version, tmp_path, sys.executable, site, *servers)
 
 
 @pytest.mark.nightly
@@ -45,11 +55,11 @@ def test_the_oldest_python_and_the_lowest_versions_of_all_dependencies_read_the_
     check("3.5.9", tmp_path, str(python), tmp_path / "site")
 
 
-def check(version, tmp_path, python, site):
+def check(version, tmp_path, python, site, *servers):
     """Read a tier by a Python with what lies in `site`; compare the rows with those of this process."""
     lay_out_broker_objects(tmp_path / "tier")
     done = subprocess.run(
-        [python, str(HERE / "versions_job.py"), str(tmp_path / "tier"), str(tmp_path)],
+        [python, str(HERE / "versions_job.py"), str(tmp_path / "tier"), str(tmp_path), *servers],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(site), "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,

@@ -38,9 +38,9 @@ def verified(tier, executor, **options):
     return sorted(verification, key=lambda each: (each.key or "", each.offset or 0)), verification.summary
 
 
-def test_spark_finds_what_threads_find(spark, root):
+def test_spark_finds_what_threads_find(session, root):
     with open_store(root) as tier:
-        by_spark, by_threads = verified(tier, SparkExecutor(spark)), verified(tier, ThreadExecutor(2))
+        by_spark, by_threads = verified(tier, SparkExecutor(session)), verified(tier, ThreadExecutor(2))
     assert by_spark == by_threads
     assert by_spark[1].findings == {Code.MESSAGE_CHECKSUM: 2, Code.INDEX_TRUNCATED: 1}
     assert by_spark[1].deep_objects == 13

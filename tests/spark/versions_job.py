@@ -1,6 +1,7 @@
 """The job of `test_other_sparks`: reads a tier in each way that a Spark has; its rows go to files of Arrow.
 
-Arguments: the tier, and the folder for the files. Before Spark 4.0 there are no Python sources.
+Arguments: the tier, the folder for the files, and the URL of a Spark Connect server, if the session shall be one of it.
+Before Spark 4.0 there are no Python sources.
 """
 
 import os
@@ -14,9 +15,11 @@ from pyspark.sql import SparkSession
 from pulsar_offload import read_offloaded
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
-tier, folder = sys.argv[1], Path(sys.argv[2])
+tier, folder, *servers = sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]
 spark = (
-    SparkSession.builder.master("local[2]")
+    SparkSession.builder.remote(servers[0]).getOrCreate()
+    if servers
+    else SparkSession.builder.master("local[2]")
     .config("spark.ui.enabled", "false")
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.driver.host", "127.0.0.1")
@@ -35,7 +38,7 @@ def write(name, frame):
 
 
 frame = read_offloaded(spark, tier, maxPartitionBytes=50_000)
-assert frame.rdd.getNumPartitions() > 5
+assert frame.selectExpr("spark_partition_id() AS number").distinct().count() > 5
 write("frame.arrow", frame)
 if hasattr(spark, "dataSource"):
     reader = spark.read.format("pulsar_offload").option("maxPartitionBytes", "50000")

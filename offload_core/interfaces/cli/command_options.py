@@ -207,7 +207,12 @@ class ChangeOptions(OptionGroup):
 class ExecutorOptions(OptionGroup):
     """Threads, processes or Spark, for a command with much work."""
 
-    master: Annotated[str | None, typer.Option(help="A Spark master, whose executors do the work.")] = None
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help="A Spark master, or a Spark Connect server (sc://host:port): its executors do the work."
+        ),
+    ] = None
     workers: Annotated[int | None, typer.Option(min=1, help="So many at once; one a core by default.")] = None
     processes: Annotated[bool, typer.Option("--processes", help="Processes instead of threads.")] = False
 
@@ -217,6 +222,7 @@ class ExecutorOptions(OptionGroup):
 
         Raises:
             OptionError: `--master` with `--workers` or `--processes`. MissingExtraError: Spark is not installed.
+            OffloadError: the Spark Connect server does not answer.
         """
         if self.master is None:
             yield ProcessExecutor(self.workers) if self.processes else ThreadExecutor(self.workers)

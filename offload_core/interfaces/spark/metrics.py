@@ -11,10 +11,12 @@ from dataclasses import fields
 from typing import Any
 
 from pyspark.accumulators import Accumulator
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from offload_core.interfaces.spark.source import PulsarOffloadDataSource
 from offload_core.reading.scan import TaskMetrics
+from offload_hooks.errors import OptionError
 
 
 class ReadMetrics:
@@ -48,9 +50,18 @@ class ReadMetrics:
 def measure_reads(session: SparkSession) -> ReadMetrics:
     """Register the source `pulsar_offload` so that its queries add to what this returns.
 
-    For classic sessions: Spark Connect has no accumulators.
+    Raises:
+        OptionError: the session is one of Spark Connect, which has no accumulators.
     """
-    context = session.sparkContext
+    try:
+        context = session.sparkContext
+    except PySparkException as error:
+        raise OptionError(
+            "reads are added up by Spark's accumulators",
+            expected="a classic session",
+            found="one of Spark Connect, which has none",
+            hint="Keep the workers' logs, and sum what they have of each task: docs/spark.md, Metrics.",
+        ) from error
     names = ("tasks", *(each.name for each in fields(TaskMetrics)))
     metrics = ReadMetrics({name: context.accumulator(0.0 if name == "seconds" else 0) for name in names})
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import os
 import pickle
-import warnings
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from offload_core.interfaces.spark.source_options import option_texts, parse_options
 from offload_core.interfaces.spark.spark_types import spark_schema
 from offload_core.interfaces.spark.task_reader import TaskReader
+from offload_core.interfaces.spark.versions import any_pandas
 
 
 def read_offloaded(
@@ -33,8 +33,7 @@ def read_offloaded(
     """
     reader = TaskReader(parse_options(option_texts(path, options)), None)
     tasks = [(number, bytearray(pickle.dumps(task))) for number, task in enumerate(reader.tasks())]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of pandas, which is not used here
+    with any_pandas():
         frame = spark.createDataFrame(tasks, "number int, task binary")
         if len(tasks) > 1:
             frame = frame.repartitionByRange(len(tasks), "number")

@@ -10,7 +10,9 @@ import functools
 import logging
 import platform
 import re
+import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 
 from offload_core.storage.tier import registry
@@ -39,6 +41,14 @@ def check_versions(of_driver: Mapping[str, str]) -> None:
             pyspark it cannot work. Other differences are a warning, once per process.
     """
     _check(tuple(of_driver.items()))
+
+
+@contextmanager
+def any_pandas() -> Iterator[None]:
+    """Have PySpark not warn in the block of a pandas that it does not know: it asks for one, and we do not use it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        yield
 
 
 @functools.cache

@@ -21,8 +21,8 @@ from entries import entry, pip17_object
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
-from grpc_tools import protoc
 from hypothesis import strategies as st
+from protoc import run_protoc
 from tiers import in_memory
 
 from offload_core.format.schemas.avro_program import AvroDecoder
@@ -373,9 +373,7 @@ class Compiled:
     def __init__(self, text: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "test.proto").write_text(text)
-            arguments = ["", f"-I{folder}", "--include_imports", f"--descriptor_set_out={folder}/set"]
-            include = Path(protoc.__file__).parent / "_proto"
-            assert protoc.main([*arguments, f"-I{include}", "test.proto"]) == 0
+            run_protoc(f"-I{folder}", "--include_imports", f"--descriptor_set_out={folder}/set", "test.proto")
             self.files = descriptor_pb2.FileDescriptorSet.FromString((Path(folder) / "set").read_bytes())
         self._pool = DescriptorPool()
         for file in self.files.file:
@@ -390,6 +388,11 @@ class Compiled:
         return GetMessageClass(self._pool.FindMessageTypeByName(root))
 
 
+def _is_repeated(field: Any) -> bool:
+    """By what each protobuf has: 5.29 has only the label, which 7 has no more."""
+    return field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
+
+
 def shown(message: Any) -> dict[str, Any]:
     """A message of the official library's as our columns show it."""
     return {field.name: _shown_field(message, field) for field in message.DESCRIPTOR.fields}
@@ -397,7 +400,7 @@ def shown(message: Any) -> dict[str, Any]:
 
 def _shown_field(message: Any, field: Any) -> Any:
     value = getattr(message, field.name)
-    if field.label == field.LABEL_REPEATED:
+    if _is_repeated(field):
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             key, item = (field.message_type.fields_by_name[name] for name in ("key", "value"))
             return sorted((_one(key, each), _one(item, value[each])) for each in value)
@@ -421,7 +424,7 @@ def fill(draw: random.Random, message: Any, depth: int = 0) -> Any:
     for field in message.DESCRIPTOR.fields:
         if draw.random() < 0.35:
             continue
-        if field.label == field.LABEL_REPEATED:
+        if _is_repeated(field):
             count = draw.choice([0, 1, 1, 2, 5])
             if field.message_type is not None and field.message_type.GetOptions().map_entry:
                 key, item = (field.message_type.fields_by_name[name] for name in ("key", "value"))

@@ -24,6 +24,7 @@ AZURITE = "3.35.0"  # also in azure/package.json
 HADOOP = "3.4.2"  # also in hdfs/pom.xml
 CHROMIUM = "chromium-headless-shell"  # Debian's newest: its archive keeps no older ones
 PULSAR = "4.0.8"  # also in pulsar/pom.xml and tests/java/pom.xml
+GRPCIO_TOOLS = "1.71.2"
 OTHER_SPARKS = ("3.5.9", "4.0.4", "4.1.4", "4.2.1")  # the suite's own is in constraints.txt
 
 _AZURITE = Path(__file__).with_name("azure")
@@ -152,7 +153,17 @@ def daft() -> Path:
     return _packages("daft", "daft/requirements.txt")
 
 
+def protoc() -> Path:
+    """A folder with the grpcio-tools that makes the generated modules (ADR 0005).
+
+    It lies apart, without what it depends on, since that is an older protobuf than others here need; protoc itself
+    needs none.
+    """
+    return _packages(f"grpcio-tools-{GRPCIO_TOOLS}", f"grpcio-tools/requirements-{GRPCIO_TOOLS}.txt")
+
+
 def _packages(name: str, requirements: str) -> Path:
+    """A folder with some distributions, and nothing that they depend on."""
     pinned = Path(__file__).parent / requirements
 
     def build(folder: Path, run: Run) -> None:
@@ -181,7 +192,7 @@ def main() -> int:
     Tests report a missing toolchain themselves, and fail or are skipped by `OFFLOAD_REQUIRE`.
     """
     failed = []
-    for install in (versitygw, fake_gcs_server, azurite, minihdfs, oracle, broker, chromium):
+    for install in (protoc, versitygw, fake_gcs_server, azurite, minihdfs, oracle, broker, chromium):
         begun = time.monotonic()
         try:
             install()
