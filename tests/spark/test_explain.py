@@ -5,7 +5,7 @@ from tiers import lay_out_broker_objects
 
 from offload_core.interfaces.spark.metrics import measure_reads
 from offload_core.interfaces.spark.source import PulsarOffloadDataSource, explain
-from pulsar_offload import explain_scan, open_tier
+from pulsar_offload import explain_scan, open_tier, read_offloaded
 
 pytestmark = pytest.mark.spark
 
@@ -33,3 +33,14 @@ def test_spark_reads_as_many_ranges_as_were_told(spark, broker):
     metrics = measure_reads(spark)
     assert spark.read.format("pulsar_offload").options(**options).load(str(broker)).count() > 0
     assert (metrics.tasks, metrics.total.ranges) == (told.partitions, told.reading.gets)
+
+
+def test_sparks_plan_names_what_is_read_and_no_place(spark, broker, capsys):
+    given = {"topics": ["acme/cold/json", "acme/cold/nobatch"], "startingTimestamp": 5}
+    frame = read_offloaded(spark, broker, **given)
+    frame.where("__entryId > 3").explain()
+    plan = capsys.readouterr().out
+    assert "pulsar_offload[topics=acme/cold/json,acme/cold/nobatch; startingTimestamp=5]" in plan
+    assert str(broker) not in plan
+    read_offloaded(spark, broker).explain()
+    assert "pulsar_offload[all topics]" in capsys.readouterr().out

@@ -5,10 +5,9 @@ A DataFrame of tasks, one in each partition, is mapped to their rows. Source: do
 
 from __future__ import annotations
 
-import functools
 import os
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -31,17 +30,36 @@ def read_offloaded(
     Raises:
         As `scan`; tasks as `read_task`.
     """
-    reader = TaskReader(parse_options(option_texts(path, options)), None)
+    texts = option_texts(path, options)
+    reader = TaskReader(parse_options(texts), None)
     tasks = [(number, bytearray(pickle.dumps(task))) for number, task in enumerate(reader.tasks())]
     with any_pandas():
         frame = spark.createDataFrame(tasks, "number int, task binary")
         if len(tasks) > 1:
             frame = frame.repartitionByRange(len(tasks), "number")
-        return frame.mapInArrow(functools.partial(_read, reader), spark_schema(reader.read_options.schema))
+        return frame.mapInArrow(_Reading(reader, texts), spark_schema(reader.read_options.schema))
 
 
-def _read(reader: TaskReader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of the tasks in some batches."""
-    for batch in batches:
-        for task in batch.column("task"):
-            yield from reader.read(pickle.loads(task.as_py()))  # noqa: S301 - from the driver of the same application
+_IN_PLAN = {
+    word.lower(): word
+    for word in (
+        *("topic", "topics", "subscribe", "topicsPattern", "subscribePattern", "ledger", "level", "columns"),
+        *("startingOffsets", "endingOffsets", "startingTime", "endingTime"),
+        *("startingTimestamp", "endingTimestamp", "isolation"),
+    )
+}
+"""The options that say what is read, and nothing of places and keys."""
+
+
+class _Reading:
+    """Reads the tasks in some batches; its name, in Spark's plan, says what is read. Places are not shown."""
+
+    def __init__(self, reader: TaskReader, texts: Mapping[str, str]) -> None:
+        self._reader = reader
+        given = [f"{_IN_PLAN[name]}={text}" for name, text in texts.items() if name in _IN_PLAN]
+        self.__name__ = f"pulsar_offload[{'; '.join(given) or 'all topics'}]"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column("task"):
+                yield from self._reader.read(pickle.loads(task.as_py()))  # noqa: S301 - from the application's driver
