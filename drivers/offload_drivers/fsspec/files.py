@@ -7,7 +7,6 @@ whole, when it is closed or copied, and need no directories.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -257,7 +256,6 @@ def _make_directory(filesystem: Any, path: str) -> None:
         if _is_below_a_file(filesystem, f"{path}/x"):
             raise InvalidKeyError("a part of the key is an object already") from error
         if found is None or found.is_file:
-            time.sleep(0)
             filesystem.makedirs(path, exist_ok=True)
 
 
