@@ -30,9 +30,7 @@ from offload_hooks.errors import MissingExtraError, OffloadError, OptionError
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-CONNECT_SCHEME = "sc://"
-"""What the URL of a Spark Connect server begins with."""
-
+_CONNECT_SCHEME = "sc://"
 _ITEMS_A_CORE = 4
 _MORE_THAN_CORES = 1_000_000
 _ANSWERS_WITHIN_S = 30
@@ -112,7 +110,7 @@ def start_session(master: str) -> SparkSession:
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with any_pandas():
-        if master.startswith(CONNECT_SCHEME):
+        if master.startswith(_CONNECT_SCHEME):
             return _connect(master)
         return SparkSession.builder.master(master).appName("offload").getOrCreate()
 
