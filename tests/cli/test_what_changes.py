@@ -46,7 +46,19 @@ _POLICIES = (
 KINDS = {
     **dict.fromkeys(
         [
-            *("ls", "du", "inspect", "history", "cost", "report", "cat", "plugins", "config show"),
+            *(
+                "ls",
+                "du",
+                "inspect",
+                "history",
+                "cost",
+                "report",
+                "cat",
+                "head",
+                "warm",
+                "plugins",
+                "config show",
+            ),
             *("config explain", "schemas show", "rollback plan", "rollback list", "topics layout"),
         ],
         Kind.LOOKS,

@@ -319,7 +319,11 @@ def test_an_entry_of_a_map_that_is_used_elsewhere_is_a_message_as_any_other():
     payload = bytes([1 << 3 | 2, 4, 1 << 3, 3, 2 << 3, 9])
     for root in ("t.M", "t.X"):
         found = protobuf_version(file, root)
-        array, faults = make_decoder(found, found).decode(spans_of(pa.array([payload] * 3, type=pa.binary())))
+        try:
+            decoder = make_decoder(found, found)
+        except SchemaError:  # newer versions of protobuf refuse such a file
+            continue
+        array, faults = decoder.decode(spans_of(pa.array([payload] * 3, type=pa.binary())))
         array.validate(full=True)
         assert root == "t.X" or not faults.any()
 

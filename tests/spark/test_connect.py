@@ -52,7 +52,8 @@ def test_read_offloaded_reads_the_same(connected, tier, scanned):
 
 
 def test_a_stream_reads_the_same(connected, tier, scanned, tmp_path):
-    reader = connected.readStream.format("pulsar_offload").option("maxOffsetsPerTrigger", "300")
+    options = {"maxOffsetsPerTrigger": "300", "startingOffsets": "earliest"}
+    reader = connected.readStream.format("pulsar_offload").options(**options)
     writer = reader.load(str(tier)).writeStream.format("memory").queryName("streamed")
     query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     assert query.awaitTermination(300)

@@ -35,8 +35,15 @@ def find_last_entries(data, next_entry_id, least_entry_id, gaps, checksum, row):
     found = end
     position = end - _FRAME
     while position >= 0 and (next_entry_id < 0 or next_entry_id > least_entry_id):
+        is_one_id = next_entry_id >= 0 and not gaps
+        if is_one_id:  # most positions differ in its last byte already
+            last_byte = np.uint8((next_entry_id - 1) & 0xFF)
+            while position >= 0 and data[position + _FRAME - 1] != last_byte:
+                position -= 1
+            if position < 0:
+                break
         entry_id = load_i64(data, position + 4)
-        if next_entry_id < 0 or gaps:
+        if not is_one_id:
             fits = entry_id >= least_entry_id and (next_entry_id < 0 or entry_id < next_entry_id)
         else:
             fits = entry_id == next_entry_id - 1
