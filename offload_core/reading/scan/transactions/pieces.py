@@ -155,7 +155,8 @@ class PieceReader:
             step = self._more(step) if found < len(array) else 2 * step
             if found == len(array):
                 continue  # an entry that is larger than the step
-            part = _as_block(extent, block, array[found:].tobytes(), begin + found, entry_id, next_entry_id)
+            frames = memoryview(array)[found:]  # type: ignore[arg-type]
+            part = _as_block(extent, block, frames, begin + found, entry_id, next_entry_id)
             yield self._piece(*part, len(array))
             end, next_entry_id = begin + found, entry_id
 
@@ -174,7 +175,12 @@ def _together(blocks: BlockTable, stop: int, step: int) -> int:
 
 
 def _as_block(
-    extent: LedgerExtent, block: IndexedBlock, frames: bytes, offset: int, entry_id: int, next_entry_id: int
+    extent: LedgerExtent,
+    block: IndexedBlock,
+    frames: memoryview,
+    offset: int,
+    entry_id: int,
+    next_entry_id: int,
 ) -> tuple[LedgerExtent, Iterator[LocatedEntries]]:
     """The last frames of a block, which begin at the object's byte `offset`, as a block of their own."""
     length = BLOCK_HEADER_BYTES + len(frames)
@@ -194,5 +200,6 @@ def _as_block(
     only = extent.with_blocks(BlockTable.of([part]))
     cursor = EntryCursor(only)
     with placed(key=extent.data_key):
-        cursor.feed(part, pack_block_header(header) + frames, part.offset)
+        cursor.feed(part, pack_block_header(header), part.offset)
+        cursor.feed(part, frames, offset)
     return only, cursor.located()
