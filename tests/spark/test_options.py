@@ -90,6 +90,16 @@ def test_words_of_other_sources_that_mean_nothing_here_are_refused_with_what_hel
     assert says in caught.value.hint
 
 
+def test_what_a_catalogue_adds_to_the_options_of_a_table_is_passed_over():
+    given = {"path": "x", "location": "file:/warehouse/t", "provider": "pulsar_offload", "owner": "root"}
+    assert parse_options(given | {"option.path": "x", "option.topic": "a/b/c"}) == parse_options(
+        {"path": "x"}
+    )
+    with pytest.raises(OptionError, match="where is the tier") as caught:
+        parse_options({})
+    assert "CREATE TEMPORARY VIEW" in caught.value.hint
+
+
 def test_options_of_python_are_texts():
     given = {"topics": ["a/b/c", "a/b/d"], "failOnDataLoss": False, "minPartitions": 3}
     given["startingOffsets"] = {"a/b/c": {"-1": "1:2"}}

@@ -77,6 +77,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         if lowered.startswith(RECORDS_PREFIX):
             records[name[len(RECORDS_PREFIX) :]] = text
             continue
+        if lowered in _OF_TABLES or lowered.startswith("option."):
+            continue
         if lowered not in known:
             raise _unknown(name, known)
         target, parse = KNOWN[known[lowered]]
@@ -91,6 +93,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         raise OptionError(
             "where is the tier?",
             expected='option "path" (or load(URL)), or "driver" with its "storage.*" options',
+            hint=None if options else _NO_OPTIONS,
         )
     if records and "records" not in scan:
         raise OptionError(
@@ -101,6 +104,13 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         values["stream_start"] = made.start
     return SourceOptions(**values, storage=storage, scan=made)  # type: ignore[arg-type]
 
+
+_OF_TABLES = ("location", "provider", "owner")
+"""What Spark's catalogue adds to the options of a table, beside each of them again as `option.*`."""
+_NO_OPTIONS = (
+    "Spark hands the options of CREATE TABLE to no Python source when the table is read. CREATE TEMPORARY VIEW name "
+    "USING pulsar_offload OPTIONS (path …) works."
+)
 
 _KAFKAS = {
     "subscribe": "topics",
