@@ -174,6 +174,7 @@ class _Cache:
         return f"{self._name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}"
 
 
+@functools.cache
 def _digest() -> str:
     """Digest of all that machine code depends on: the sources of all kernels, numba, and whether bounds are checked."""
     import numba
