@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from offload_core.format.codec.object_format import parse_key as parse_key
     from offload_core.format.messages.entry import NewMessage as NewMessage
     from offload_core.format.messages.entry import pack_entry as pack_entry
-    from offload_core.interfaces.engines.daft_source import read_daft as read_daft
+    from offload_core.interfaces.engines.daft_frame import read_daft as read_daft
     from offload_core.interfaces.engines.dask_frame import read_dask as read_dask
     from offload_core.interfaces.engines.polars_frame import scan_polars as scan_polars
     from offload_core.interfaces.engines.ray_source import OffloadedDatasource as OffloadedDatasource
@@ -185,7 +185,7 @@ _PLACES = {
     "offload_core.format.codec.ledger_metadata": "LedgerInfo",
     "offload_core.format.codec.object_format": "ObjectKey parse_key",
     "offload_core.format.messages.entry": "NewMessage pack_entry",
-    "offload_core.interfaces.engines.daft_source": "read_daft",
+    "offload_core.interfaces.engines.daft_frame": "read_daft",
     "offload_core.interfaces.engines.dask_frame": "read_dask",
     "offload_core.interfaces.engines.polars_frame": "scan_polars",
     "offload_core.interfaces.engines.ray_source": "OffloadedDatasource read_ray",

@@ -244,7 +244,7 @@ def _folder() -> Path | None:
 def _shared_folder() -> Path | None:
     """The folder beside the sources that their owner made for all users, by `share_compiled`; None if there is none.
 
-    Who owns the sources can have any code run already; nobody else may be able to write there.
+    The owner of the sources can have any code run already; no other user may be able to write there.
     """
     with suppress(OSError):
         folder = _BYTECODE / (_PREFIX + _digest())

@@ -31,6 +31,7 @@ from offload_core.format.schemas.primitives import PRIMITIVE_TYPES
 from offload_core.format.schemas.schema_history import (
     MOST_BYTES,
     history_from_rest,
+    history_from_saved,
     history_of_definition,
     is_definition,
     parse_saved,
@@ -95,7 +96,7 @@ class SchemaFiles:
             return history_of_definition(data.decode(), self._kind or type_of_definition(declared))
         if self._kind:
             raise SchemaError("a file of saved schemas has types of its own", found=f"type={self._kind}")
-        return parse_saved(data)[1]
+        return history_from_saved(declared)[1]
 
     def save(self, topic: str, history: SchemaHistory) -> str:
         """Save the whole history of a topic; answers the key of its file. An older one is replaced."""

@@ -20,8 +20,7 @@ from offload_hooks.errors import MissingExtraError
 )
 def test_a_library_that_is_missing_is_named_with_its_extra(library, name, tmp_path, monkeypatch):
     monkeypatch.setattr("offload_core.reading.scan.scanning.find_spec", lambda _: None)
-    for module in ("daft_source", "ray_source"):
-        monkeypatch.delitem(sys.modules, f"offload_core.interfaces.engines.{module}", raising=False)
+    monkeypatch.delitem(sys.modules, "offload_core.interfaces.engines.ray_source", raising=False)
     monkeypatch.delitem(vars(pulsar_offload), name, raising=False)
     with pytest.raises(MissingExtraError, match=rf"pip install 'pulsar-offload\[{library}\]'"):
         getattr(pulsar_offload, name)(tmp_path)

@@ -202,7 +202,7 @@ def beheaded():
 
 @pytest.mark.parametrize("bounds", [{}, {"stop": at(7, 2)}, {"stop": at(7, 6)}])
 def test_the_earliest_entry_is_the_first_that_there_is(bounds, caplog):
-    """Without records nobody knows whether a topic's first entries were trimmed."""
+    """Without records it is unknown whether a topic's first entries were trimmed."""
     (stop,) = (position.entry_id for position in bounds.get("stop", at(7, 8)).values())
     assert read(beheaded(), **bounds) == payloads(7, 4, max(stop, 4))
     assert caplog.messages == [

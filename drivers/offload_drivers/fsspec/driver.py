@@ -55,7 +55,7 @@ class FsspecDriver:
 
     Args:
         protocol: the name by which fsspec knows the file system: `sftp`, `oss`, `hf`.
-        root: what stands behind `protocol://` in fsspec's own URLs: a host and a directory, a bucket and a prefix.
+        root: what follows `protocol://` in fsspec's own URLs: a host and a directory, a bucket and a prefix.
         storage_options: what fsspec makes the file system with, credentials among it: a dict, or a JSON object as
             text.
     """

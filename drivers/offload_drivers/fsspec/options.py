@@ -26,7 +26,7 @@ class FsspecOptions:
     """Place of a tier and how its file system is made; see `FsspecDriver` for what each one means.
 
     Attributes:
-        root: what stands behind `protocol://` in fsspec's own URLs, without a slash at its end.
+        root: what follows `protocol://` in fsspec's own URLs, without a slash at its end.
     """
 
     protocol: str

@@ -9,7 +9,7 @@ An object is a file at its key and a sidecar, and no two files change at once. W
 
     1. the blocks are one file      The old object or none. `list_uploads` shows the upload, until step 4.
     2. the sidecar is in place      The old object: the sidecar has its metadata, too. Without an old one: none, and a
-                                    sidecar without an object, which nobody sees and the next commit replaces.
+                                    sidecar without an object, which is not listed, and the next commit replaces.
     3. the data is in place         The new object with its metadata.
     4. the upload is removed        The same.
 
@@ -185,7 +185,7 @@ def object_and_metadata(tier: FsspecTier, key: str) -> tuple[Found, ObjectMetada
 
 
 def delete_object(tier: FsspecTier, key: str) -> None:
-    """Remove an object with its sidecar; what is not there counts as removed."""
+    """Remove an object with its sidecar; an absent one counts as removed."""
     path = tier.keys.name(key)
     remove(tier.filesystem, path)
     remove(tier.filesystem, path + SUFFIX)

@@ -42,7 +42,11 @@ def parse_saved(data: bytes) -> tuple[str | None, SchemaHistory]:
         UnsupportedVersionError: a newer format.
         SchemaError: another form.
     """
-    saved = read_json(data, "a file of schemas", error=SchemaError)
+    return history_from_saved(read_json(data, "a file of schemas", error=SchemaError))
+
+
+def history_from_saved(saved: Any) -> tuple[str | None, SchemaHistory]:
+    """The same of the file's JSON; errors as of `parse_saved`."""
     if not isinstance(saved, dict) or "schemas" not in saved:
         return None, history_from_rest(saved)
     version = saved.get("version")

@@ -1,35 +1,19 @@
-"""`read_daft`: offloaded topics as a Daft DataFrame, whose partitions are the tasks of a scan."""
+"""Topics as a source of Daft, whose tasks are the tasks of a scan.
+
+Imported where Daft is installed, which the tests' environment has not: so `read_daft` is in a module of its own.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Iterable
-from typing import Any
+from collections.abc import AsyncIterator
+
+from daft import Schema
+from daft.io.pushdowns import Pushdowns
+from daft.io.source import DataSource, DataSourceTask
+from daft.recordbatch import RecordBatch
 
 from offload_core.interfaces.engines.engine_scan import EngineScan, TaskReading
 from offload_core.reading.scan import ScanTask
-from offload_core.reading.scan.scanning import require_library
-
-require_library("daft")
-
-from daft import DataFrame, Schema  # noqa: E402 - if it is installed
-from daft.io.pushdowns import Pushdowns  # noqa: E402
-from daft.io.source import DataSource, DataSourceTask  # noqa: E402
-from daft.recordbatch import RecordBatch  # noqa: E402
-
-
-def read_daft(url: str | os.PathLike[str], topics: str | Iterable[str] = (), **options: Any) -> DataFrame:
-    """Offloaded topics as a Daft DataFrame, planned when it is read; columns that a query does not use are not made.
-
-    Args:
-        url: where the tier is, as `open_tier` takes it.
-        topics: as `scan` takes them.
-        options: keywords of `scan` and `open_tier`; `min_partitions` and `task_bytes` give the number of tasks.
-
-    Raises:
-        As `open_tier` and `scan`, here and when it is read; tasks as `read_task`.
-    """
-    return OffloadedSource(EngineScan.of(url, topics, options)).read()
 
 
 class OffloadedSource(DataSource):  # type: ignore[misc]  # untyped here

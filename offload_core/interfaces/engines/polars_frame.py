@@ -1,7 +1,7 @@
 """`scan_polars`: offloaded topics as a LazyFrame that reads the columns, rows and times that a query needs.
 
 Polars does not name the parts of a predicate. So a comparison is made anew of its parts in each form that can be used
-(`_FORMS`), until it is the same. What is not found is left to Polars, which is given all filters anyway.
+(`_FORMS`), until it is the same. The others are left to Polars, which applies all filters anyway.
 """
 
 from __future__ import annotations

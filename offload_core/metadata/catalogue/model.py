@@ -141,8 +141,8 @@ class Ledger:
     for a catalogue from the bucket alone. With a record, a ledger may have no attempts: it is in BookKeeper only.
 
     Attributes:
-        is_first: it is the first of its topic, of which no object is unknown what it holds. Without a record nobody
-            knows then whether its first entries were ever here.
+        is_first: it is the first of its topic, of which no object is unknown what it holds. Without a record it
+            is unknown then whether its first entries were ever here.
     """
 
     ledger_id: int
