@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import filtered_topic
@@ -139,6 +140,8 @@ def start_spark() -> SparkSession:
     """Spark on this machine's cores, on loopback, quiet."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # PySpark warns of a newer pandas, which is not used here.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     session = (
         SparkSession.builder.master("local[*]")
         .appName("pulsar-offload demo")
