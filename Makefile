@@ -20,7 +20,7 @@ test: servers
 	$(PYTEST)
 
 check: $(READY)
-	$(PYTEST) --brief -m "not spark and not install and not server"
+	$(PYTEST) -m "not spark and not install and not server and not long"
 
 bench: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python -m benchmarks

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from offload_core.interfaces.engines.polars_frame import scan_polars as scan_polars
     from offload_core.interfaces.engines.ray_source import OffloadedDatasource as OffloadedDatasource
     from offload_core.interfaces.engines.ray_source import read_ray as read_ray
+    from offload_core.interfaces.progress_bar import ProgressBar as ProgressBar
     from offload_core.interfaces.spark.executor import SparkExecutor as SparkExecutor
     from offload_core.interfaces.spark.metrics import measure_reads as measure_reads
     from offload_core.interfaces.spark.offloaded_frame import read_offloaded as read_offloaded
@@ -189,6 +190,7 @@ _PLACES = {
     "offload_core.interfaces.engines.dask_frame": "read_dask",
     "offload_core.interfaces.engines.polars_frame": "scan_polars",
     "offload_core.interfaces.engines.ray_source": "OffloadedDatasource read_ray",
+    "offload_core.interfaces.progress_bar": "ProgressBar",
     "offload_core.interfaces.spark.executor": "SparkExecutor",
     "offload_core.interfaces.spark.offloaded_frame": "read_offloaded",
     "offload_core.interfaces.spark.metrics": "measure_reads",

@@ -13,7 +13,7 @@ from offload_core.storage.executors import ProcessExecutor, ThreadExecutor
 from offload_hooks.errors import DataLossError, OptionError
 from pulsar_offload import export, open_tier
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 
 def squared(number):

@@ -153,7 +153,7 @@ CASES = [
 
 
 @pytest.mark.long
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("program", "data", "expected"), CASES)
 def test_threads_may_be_first_together(program, data, expected, tier):
     assert run_often(3, program, str(tier), TOPIC, data=data) == expected

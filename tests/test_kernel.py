@@ -14,7 +14,7 @@ import pytest
 
 import offload_core
 
-pytestmark = pytest.mark.sampled(6)  # most compile for seconds
+pytestmark = pytest.mark.sampled(12)  # most compile for seconds
 
 PACKAGE = Path(offload_core.__file__).parent
 FOLDERS = "pulsar-offload-kernels-*"

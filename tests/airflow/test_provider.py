@@ -9,7 +9,7 @@ from pages import World
 
 from offload_core.maintenance.verify import Summary
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 SECRET = "wJalrXUtnFEMI-geheim"
 

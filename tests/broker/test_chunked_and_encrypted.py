@@ -13,7 +13,7 @@ from live.broker import produce, read_values, scanned
 from offload_hooks.errors import DecryptionError
 from pulsar_offload import scan
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(8)
 
 CHUNK_BYTES = 5 << 20
 """About the most that a broker takes in one entry, by default."""

@@ -13,7 +13,7 @@ from pulsar_offload import scan
 
 END = b"the end"
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ def test_the_spark_source_gives_what_the_client_read(filesystem_tier, spark):
     assert messages_by_topic(rows) == {name: topic.read for name, topic in topics.items()}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("compression", FileCompression)
 def test_the_broker_serves_mapfiles_that_we_wrote_in_the_place_of_its_own(live, tmp_path, compression):
     namespace = live.new_namespace(live.broker.filesystem_policies(tmp_path, deletion_lag_ms=0))

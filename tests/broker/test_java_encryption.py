@@ -12,7 +12,7 @@ from live.clients import rows_as_java_reads
 
 from offload_hooks.errors import DecryptionError
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 END = b"the end"
 

@@ -12,7 +12,7 @@ from live.clients import rows_as_java_reads
 
 from pulsar_offload import scan
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 COMPRESSIONS = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")
 

@@ -16,7 +16,7 @@ from offload_hooks.errors import DataLossError, StoreError, UnknownTopicError
 from pulsar_offload import open_tier, scan
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("topic", TOPICS)
 def test_the_arrow_scan_by_the_admin_rest_gives_what_the_client_read(broker, s3_tier, topic):
     store, topics = s3_tier

@@ -74,7 +74,7 @@ def shown(value):
     return int(value) if isinstance(value, Decimal) else value
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("kind", KINDS)
 def test_columns_are_what_the_client_reads(oracle, broker, admin, place, kind):
     """To a broker BYTES is no schema."""
@@ -116,7 +116,7 @@ def test_messages_of_the_older_type_are_whole_with_their_descriptors(oracle, bro
         assert read(place, older, **how)[-2:] == expected[-2:]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schema", [AvroSchema, JsonSchema])
 def test_columns_are_what_the_python_client_sends(client, broker, admin, place, schema):
     topic = f"persistent://{place[0]}/python-{schema.__name__.lower()}"

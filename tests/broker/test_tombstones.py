@@ -16,7 +16,7 @@ from waiting import wait_for
 
 from offload_core.format.messages.entry import split_entry
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 
 def aborted(name, messages):

@@ -22,7 +22,7 @@ from offload_core.format.codec.decoder import parse_index
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import upload_blocks
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 LARGEST_MESSAGE_BYTES = PART_BYTES - 130
 """A message that its entry makes larger than a block of `PART_BYTES`, and that the broker still takes."""

@@ -73,7 +73,7 @@ def test_a_brokers_answers_say_what_its_records_say():
         assert (hot.info.is_closed, hot.info.entries, hot.context) == (False, 0, None)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
 def test_a_topic_is_read_as_pulsars_clients_read_it(nameless, topic, caplog):
     with AdminRest(golden_answers()) as rest, open_tier(nameless) as tier:

@@ -361,7 +361,7 @@ def test_no_other_copy_goes_because_of_a_mapfile_whose_end_is_missing_wherever_t
     for window in (4 << 20, 64):
         monkeypatch.setattr(copy_check, "_WINDOW_BYTES", window)
         assert check_stored(whole.tier(), record, copy) is None
-        for stop in sample(range(1, length, 5), 10):
+        for stop in sample(range(1, length, 5), 20):
             scene = scenes.mapfiles(compression)
             scene.cut(scene.key(), stop - length)
             assert not is_deletable_for(check_stored(scene.tier(), record, copy)), stop

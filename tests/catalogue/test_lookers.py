@@ -32,7 +32,7 @@ def test_an_object_that_vanishes_is_ignored(command, root):
         assert found == str(command(Tier.open(with_it.spec)))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("hook", ["stat", "read_range"])
 def test_an_error_of_the_store_is_reported(command, hook, root):

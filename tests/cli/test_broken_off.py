@@ -92,7 +92,7 @@ def stalled(folder, calls, arguments):
         yield process
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_is_broken_off_does_not_end_with_0_and_the_next_call_goes_on(

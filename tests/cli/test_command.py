@@ -157,7 +157,7 @@ def test_output_into_a_pipe_that_is_closed_early_ends_quietly(tmp_path):
     assert process.returncode == 1
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "arguments", [["cat", "{}", "-t", ORDERS, "-f", "jsonl"], ["ls", "{}"], ["ls", "{}", "--json"]]
 )

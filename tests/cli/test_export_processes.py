@@ -38,7 +38,7 @@ def wait_for_files(process, out, count):
         time.sleep(0.01)  # a loop that only looks takes a processor from what it waits for
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("workers", ["--workers=2", "--processes"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_follow_ends_cleanly_by_a_signal(number, workers, tier, tmp_path):

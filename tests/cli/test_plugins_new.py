@@ -195,7 +195,7 @@ def test_the_driver_passes_the_conformance_suite_at_once(project):
     assert int(re.findall(r"(\d+) passed", output)[0]) > 150
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -90,7 +90,7 @@ main()
 """
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     "name",
     [

@@ -27,21 +27,21 @@ class TestMemory(DriverConformance):
         return MemoryBackDoor(tier)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestOrderedParts(TestMemory):
     capabilities = replace(CAPABILITIES, ordered_parts=True)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestExclusiveUploads(TestMemory):
     capabilities = replace(CAPABILITIES, exclusive_uploads=True)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestWithoutCreateOnly(TestMemory):
     capabilities = replace(CAPABILITIES, create_only=False, user_metadata="sidecar")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestLimits(TestMemory):
     capabilities = replace(CAPABILITIES, min_block_bytes=5 << 20, max_block_bytes=6 << 20, max_blocks=10)

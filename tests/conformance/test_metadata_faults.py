@@ -11,7 +11,7 @@ FILE = Path(planted_in_metadata.__file__)
 NAMES = {store.__name__: cases for store, cases in planted_in_metadata.FAULTS.items()}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("planted", NAMES)
 def test_a_planted_fault_is_found(outcomes, planted):
     assert outcomes[f"Test{planted}"] == dict.fromkeys(NAMES[planted], "failure")

@@ -12,7 +12,7 @@ FILE = Path(planted_faults.__file__)
 NAMES = {driver.__name__: cases for driver, cases in lying_drivers.FAULTS.items()}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("planted", NAMES)
 def test_a_planted_fault_is_found(outcomes, planted):
     assert outcomes[f"Test{planted}"] == dict.fromkeys(NAMES[planted], "failure")

@@ -130,7 +130,7 @@ FAULTS: Mapping[str, tuple[type[LocalDriver], str, str, str]] = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("driver", "name", "seen", "fix"), FAULTS.values(), ids=FAULTS)
 def test_a_broken_promise_fails_its_check_and_says_what_to_do_and_nothing_is_left(
     root, driver, name, seen, fix
@@ -166,7 +166,7 @@ NEEDED = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "abort", "delete", "listing"), NEEDED)
 def test_a_refusal_names_the_permission_that_is_missing(root, name, abort, delete, listing):
     refused = findings(examined(bad.DeniesAbort(root, name=name)))["uploads"]

@@ -10,7 +10,7 @@ import pytest
 from commands import COMMAND, Result
 from stores import NAMES, SERVERS, WebHdfs, new_store
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 CHECKS = [
     *("reach", "put", "metadata", "multipart", "invisible", "commit", "head", "list", "ranges"),

@@ -61,7 +61,7 @@ def seconds(number):
     return T0 + timedelta(seconds=number)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 @pytest.mark.parametrize(
     ("predicate", "is_pruned"),

@@ -37,7 +37,7 @@ def datafusion_frame(planned):
     return datafusion.SessionContext(in_order).from_arrow(planned).to_arrow_table()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "read",
     [pyarrow_table, pandas_frame, polars_frame, duckdb_query, datafusion_frame],

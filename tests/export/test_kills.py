@@ -17,7 +17,7 @@ WITHIN_S = 3600
 
 @pytest.mark.long
 @pytest.mark.timeout(2 * WITHIN_S)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "kind",
     [
@@ -28,7 +28,7 @@ WITHIN_S = 3600
 def test_killed_anywhere_and_begun_again_every_message_is_there_once(kind, tmp_path, sample):
     tier, folder = two_partitions(tmp_path / "tier"), tmp_path / "killed"
     folder.mkdir()
-    places = sample(range(1 << 16), 500)
+    places = sample(range(1 << 16), 1000)
     done = subprocess.run(
         [sys.executable, str(JOB), str(tier), str(folder), kind, str(places.start), str(places.step)],
         env=os.environ | {"PYTHONPATH": str(SUPPORT)},

@@ -48,7 +48,7 @@ def test_every_message_is_there_once_and_a_second_export_adds_what_is_new(kind, 
     assert rows_of(kind, out) == scanned(tier)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_columns_of_a_brokers_topics_have_a_type_there(kind, tmp_path):
     lay_out_broker_objects(tmp_path / "tier")

@@ -7,7 +7,7 @@ from bounds_checked import run_checked
 
 
 @pytest.mark.long
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("module", "cases"), [("test_byte_kernels", 600), ("test_schema_kernels", 40)])
 def test_kernels_stay_within_bounds(module, cases, pytestconfig):
     """Other cases each day; `--sample-seed` repeats a day's."""

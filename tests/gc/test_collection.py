@@ -45,7 +45,7 @@ def test_of_what_is_sound_nothing_goes(name, is_shared):
     assert world.summary.left == 0
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=lambda damage: damage.name)
 def test_nothing_that_a_record_calls_complete_goes_however_damaged_it_is(damage):
     scene, _ = damage.make()

@@ -76,7 +76,7 @@ def check_consistent(world):
     return known.info
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("after", [False, True])
 def test_what_is_recovered_between_any_two_calls_of_a_collection_stays(after):
     recorded = []
@@ -89,7 +89,7 @@ def test_what_is_recovered_between_any_two_calls_of_a_collection_stays(after):
     assert not all(recorded)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("after", [False, True])
 def test_what_is_collected_between_any_two_calls_of_a_recovery_is_not_recorded(after):
     seen = set[RecoveryOutcome]()
@@ -124,7 +124,7 @@ def switched_to_the_other(world):
     return True
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("after", [False, True])
 def test_a_copy_that_a_repair_goes_over_to_between_any_two_calls_stays(after):
     seen = set[bool]()
@@ -259,6 +259,6 @@ def check_collected(world, where):
 
 def test_after_a_crash_at_any_call_the_next_collection_goes_on(crash_matrix):
     calls = crash_matrix(
-        lambda _: littered(), collect_recorded, check=check_recorded, check_done=check_collected, every=61
+        lambda _: littered(), collect_recorded, check=check_recorded, check_done=check_collected, every=122
     )
     assert len(calls) > 20

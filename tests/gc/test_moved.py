@@ -64,7 +64,7 @@ def collect(world, elsewhere, tier=None, prefix=""):
     return collection
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("of_a_broker", [False, True], ids=["our records", "a broker's records"])
 @pytest.mark.parametrize("format_", [None, ObjectFormat.MAPFILE])
 def test_old_copies_go_once_the_new_ones_can_be_seen(world, format_, of_a_broker):

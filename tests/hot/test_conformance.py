@@ -27,13 +27,13 @@ class TestEmbedded(LedgerStoreConformance):
         return lambda: FileLedgerStore(tmp_path / "ledgers", **self.options)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestEmbeddedAlways(TestEmbedded):
     options: ClassVar = {"sync": "always"}
     max_examples = 5
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestEmbeddedWithOneOpenFile(TestEmbedded):
     options: ClassVar = {"sync": "never", "max_open_files": 1}
     max_examples = 10

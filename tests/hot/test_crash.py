@@ -15,10 +15,10 @@ from ledger_files import all_entries
 from offload_core.storage.hot import FileLedgerStore
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sync", ["always", "interval"])
 def test_a_kill_at_any_step_keeps_what_was_acknowledged(tmp_path, sync, sample):
-    numbers = sample(range(1, 500), 8)
+    numbers = sample(range(1, 500), 16)
     done = subprocess.run(
         [sys.executable, ledger_crashes.__file__, str(tmp_path), sync, str(numbers[0]), str(numbers.step)],
         capture_output=True,
@@ -46,7 +46,7 @@ def test_a_kill_at_any_step_keeps_what_was_acknowledged(tmp_path, sync, sample):
     assert {1, 2} <= {len(result["counts"]) for result in results}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("sync", ["always", "interval", "never"])
 @pytest.mark.parametrize("acknowledged", [1, 400])
 def test_a_kill_while_threads_append_keeps_what_was_acknowledged(tmp_path, sync, acknowledged):

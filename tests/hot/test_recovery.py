@@ -72,7 +72,7 @@ def test_a_kill_loses_nothing(file):
     assert answer.status.custom_metadata == {"a": b"b"}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("end", range(BORDERS[2], BORDERS[5]))
 @pytest.mark.parametrize("tail", [None, b"\0", b"\xff"], ids=["cut off", "zeros", "ones"])
 def test_after_a_power_failure_a_torn_tail_is_cut_after_the_last_whole_entry(file, end, tail, caplog):
@@ -88,7 +88,7 @@ def test_after_a_power_failure_a_torn_tail_is_cut_after_the_last_whole_entry(fil
     assert f"{answer.lost_entry_count} more had been acknowledged" in caplog.text
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("end", "power_failed"),
     [
@@ -121,7 +121,7 @@ def test_entries_behind_what_was_acknowledged_are_kept_if_they_are_whole(file):
 
 
 def test_a_bit_anywhere_in_acknowledged_entries_is_found_and_named(file, sample):
-    for bit in sample(range(8 * FRAMES_OFFSET, 8 * BORDERS[5]), 5):
+    for bit in sample(range(8 * FRAMES_OFFSET, 8 * BORDERS[5]), 11):
         flip(file, bit)
         store = FileLedgerStore(file.parent)
         count = whole_before(bit // 8)
@@ -142,7 +142,7 @@ def test_a_bit_anywhere_in_an_open_ledgers_pages_does_no_harm_or_is_found(file, 
     places = [*range(64), *range(PAGE_BYTES - 4, PAGE_BYTES)]
     places += [offset + byte for offset in SLOT_OFFSETS for byte in range(STATE_BYTES)]
     outcomes = set()
-    for byte in sample(places, 4):
+    for byte in sample(places, 8):
         file.write_bytes(whole)
         flip(file, 8 * byte + byte % 8)
         try:
@@ -158,7 +158,7 @@ def test_a_bit_anywhere_in_a_sealed_ledger_does_no_harm_or_is_found(file, sample
     whole = file.read_bytes()
     sparse, dense = range(0, 8 * FRAMES_OFFSET, 61), range(8 * FRAMES_OFFSET, 8 * len(whole))
     heads = [range(8 * begin, 8 * (begin + 64)) for begin in (0, *SLOT_OFFSETS)]
-    for bit in sample([*chain(sparse, dense, *heads)], 5):
+    for bit in sample([*chain(sparse, dense, *heads)], 10):
         flip(file, bit)
         store = FileLedgerStore(file.parent)
         try:

@@ -65,12 +65,6 @@ def test_a_run_takes_the_share_of_cases_that_is_asked_for(run):
     assert run("--sample-seed=7") == ran
 
 
-def test_a_brief_run_takes_half_of_the_cases_and_fewer_examples(run, capsys):
-    ran = run("--brief", "--sample-seed=7")
-    assert Counter(name.partition("[")[0] for name in ran)["test_cases"] == 1
-    assert "examples 20" in capsys.readouterr().out
-
-
 def test_as_many_days_as_the_stride_run_every_case_once(run):
     ran = Counter(name for seed in range(8, 12) for name in run(f"--sample-seed={seed}"))
     cases = [f"test_cases[{case}-{second}]" for case in range(4) for second in range(2)]
@@ -94,7 +88,7 @@ def test_loops_and_examples_are_sampled_by_the_seed_that_the_header_shows(run, c
         run(f"--sample-seed={seed}")
         printed = capsys.readouterr().out
         assert f"effort: sampled, --sample-seed={seed}" in printed
-        assert "examples 50\n" in printed
+        assert "examples 20\n" in printed
         sampled.add(printed.partition("steps: ")[2].partition("\n")[0])
     assert sampled == {"0 5", "1 6", "2 7", "3 8", "4 9"}
 

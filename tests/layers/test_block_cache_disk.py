@@ -253,7 +253,7 @@ def test_a_use_is_noted_once_a_minute(tmp_path):
     assert path.stat().st_mtime > lately
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("most_bytes", [1, 150, 500, 1999])
 def test_there_is_never_more_than_allowed(tmp_path, most_bytes):
     files = ChunkFiles(str(tmp_path), most_bytes)

@@ -126,7 +126,7 @@ def test_a_process_that_dies_at_any_call_leaves_right_data(open_cache, directory
         for number in range(8):
             read(cached, number)
 
-    for at in sample(range(1, 1000, 2), 6):
+    for at in sample(range(1, 1000, 2), 12):
         victim = ForkedReader(lambda at=at: fill(at))
         status = victim.wait()
         assert status in (0, DIED)

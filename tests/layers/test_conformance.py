@@ -47,7 +47,7 @@ class TestAll(DriverConformance):
         return MemoryBackDoor(tier)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestEach(TestAll):
     """By itself."""
 

@@ -250,7 +250,7 @@ def changed_record(topic, change):
     return lambda info: replace(info, ledgers=tuple(map(of_ledger, info.ledgers)))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @WAYS
 @pytest.mark.parametrize(
     "change",

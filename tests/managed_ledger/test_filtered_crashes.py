@@ -57,12 +57,12 @@ def check_done(topic, where):
     assert left_in(topic.folder, topic.topic.topic.read_info()) == set(), where
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mode", FilterMode)
 def test_after_any_fault_at_any_call_what_is_left_is_right_and_the_offload_goes_on_to_its_end(
     crash_matrix, mode
 ):
     calls = crash_matrix(
-        lambda folder: prepared(folder, mode), offload, check=check, check_done=check_done, every=19
+        lambda folder: prepared(folder, mode), offload, check=check, check_done=check_done, every=38
     )
     assert len(calls) > 20

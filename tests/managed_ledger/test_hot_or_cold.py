@@ -35,7 +35,7 @@ def delete_segments(world, points):
     delete_judged(tier, judged, Audit(), allowed=Allowed(), read_again=records.read, at_once=1)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("first", ["segments", "hot copy"])
 @pytest.mark.parametrize("after", [False, True])
 def test_between_any_two_calls_a_hot_copy_and_its_segment_are_not_both_deleted(tmp_path, first, after):

@@ -225,7 +225,7 @@ def test_wherever_it_ends_the_snapshot_is_right(crash_matrix):
         lambda world, points: settle_transactions(world.environment(points), NAME),
         check=check,
         check_done=check_done,
-        every=5,
+        every=10,
     )
     assert len(calls) > 5
 

@@ -269,7 +269,7 @@ def check_done(world, where):
     assert all(segment.end is not None for segment in segments_of(world.info())), where
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_after_a_fault_at_any_call_nothing_is_lost_and_streaming_goes_on(crash_matrix, scenario):
     prepare, run = SCENARIOS[scenario]
@@ -279,4 +279,4 @@ def test_after_a_fault_at_any_call_nothing_is_lost_and_streaming_goes_on(crash_m
         prepare(world)
         return world
 
-    crash_matrix(scene, run, check=CrashedStream.check, check_done=check_done, every=53)
+    crash_matrix(scene, run, check=CrashedStream.check, check_done=check_done, every=106)

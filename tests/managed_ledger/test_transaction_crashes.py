@@ -56,7 +56,7 @@ def check_deleted(world, where):
 def test_what_is_said_of_transactions_is_right_wherever_a_process_ends(
     crash_matrix, scene, run, check, check_done
 ):
-    crash_matrix(scene, run, check=check, check_done=check_done, every=5)
+    crash_matrix(scene, run, check=check, check_done=check_done, every=10)
 
 
 def test_a_snapshot_is_right_whenever_it_was_written():

@@ -105,7 +105,7 @@ def test_tombstones_keep_ids_dense_and_both_modes_leave_the_same_messages(tmp_pa
         assert set(found) == (set(wanted) if mode is FilterMode.GAP else set(range(count)))
 
 
-@pytest.mark.sampled(100)
+@pytest.mark.sampled(200)
 @pytest.mark.parametrize("seed", range(100))
 def test_whatever_happens_what_is_there_is_right(tmp_path, seed):
     """Transactions, rollovers, kills, closes, time and other settlers, at random."""

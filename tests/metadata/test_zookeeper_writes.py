@@ -172,7 +172,7 @@ def test_a_session_that_is_lost_between_writes_is_replaced(store, client, root):
     assert client.get_children(f"{root}/{MARKERS}") != [marker]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("when", ["request", "answer"])
 def test_a_server_that_is_killed_while_it_is_written_to(start_server, when):
     server = start_server(ZooKeeper())

@@ -45,7 +45,7 @@ def offer_all(handle):
     handle.close()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", ["fail-before", "fail-after"])
 @pytest.mark.parametrize(("hook", "call"), POINTS)
 def test_a_failure_at_any_call_ends_the_segment_and_another_attempt_succeeds(tmp_path, hook, call, kind):
@@ -139,7 +139,7 @@ def test_offers_wait_neither_for_a_store_that_hangs_nor_for_memory(tmp_path):
     assert read_back(tier, UUID_1, Part(ledger_id=1, payloads=payloads)) == payloads
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("turn", range(30))
 def test_offers_race_with_the_end_of_their_segment(tmp_path, turn):
     """Closed or given up while others offer: what is accepted is there, or nothing is, and no memory stays taken."""

@@ -34,7 +34,7 @@ from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_hooks.errors import FormatError
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 FAULTS = {

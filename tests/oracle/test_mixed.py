@@ -23,7 +23,7 @@ from tiers import put
 from offload_core.metadata.records import DriverMetadata, OffloadContext, pack_managed_ledger_info
 from pulsar_offload import scan
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 MESSAGES = 40
 FILES = DriverMetadata(name="filesystem")

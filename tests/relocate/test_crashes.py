@@ -67,7 +67,7 @@ def check_ended(world, where):
 
 
 def test_a_relocation_is_cut_off_anywhere(crash_matrix):
-    calls = crash_matrix(make_world, move, check=check, check_done=check_ended, every=71)
+    calls = crash_matrix(make_world, move, check=check, check_done=check_ended, every=142)
     assert len(calls) > 25
 
 
@@ -101,7 +101,7 @@ def test_a_relocation_by_a_mapping_is_cut_off_anywhere(crash_matrix):
         uuids = {str(each.copy.uuid) for each in mapped.done}
         assert (len(uuids), {key[:36] for key in world.keys(world.target)}) == (2, uuids), where
 
-    crash_matrix(scene, run, check=check_unchanged, check_done=check_mapped, every=71)
+    crash_matrix(scene, run, check=check_unchanged, check_done=check_mapped, every=142)
 
 
 # --- Whatever a relocation changes, in records or a mapping as in tiers, the audit log says before it is changed.

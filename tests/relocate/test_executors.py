@@ -92,7 +92,7 @@ def all_of(world, name):
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_records_and_objects_are_the_same_whoever_makes_them(world, executor):
     """Two are written entry by entry, and three copied byte by byte."""
     here, there = another(world, "here"), another(world, "there")
@@ -111,7 +111,7 @@ def damage(world, ledger_id):
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("executor", ["threads", "spark"], indirect=True)
 def test_what_a_worker_cannot_copy_stays_and_nothing_is_left_of_it(world, executor):
     before = world.info.ledger(0)
@@ -273,7 +273,7 @@ def test_spark_tells_the_second_try_of_a_task(java, tmp_path, start_server, monk
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_bucket_is_copied_the_same_whoever_does_it(world, executor):
     def copied(name, executor):
         (world.folder / name).mkdir(exist_ok=True)

@@ -98,7 +98,7 @@ def moving(tmp_path):
     return Moving(tmp_path)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("format_", [None, ObjectFormat.STREAMING, ObjectFormat.MAPFILE])
 @pytest.mark.parametrize("name", PIP17_CASES)
 def test_ledgers(moving, tmp_path, name, format_):
@@ -111,7 +111,7 @@ def test_ledgers(moving, tmp_path, name, format_):
     assert tuple(entries(moving.target, GOLDEN_TOPIC, moving.infos[GOLDEN_TOPIC])) == case.entries
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("format_", [None, ObjectFormat.PIP17, ObjectFormat.MAPFILE])
 def test_segments(moving, tmp_path, format_):
     for name in STREAMING_CASES:
@@ -121,7 +121,7 @@ def test_segments(moving, tmp_path, format_):
     assert entries(moving.target, GOLDEN_TOPIC, moving.infos[GOLDEN_TOPIC]) == streaming_entries()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("format_", [None, *ObjectFormat])
 def test_mapfiles(moving, tmp_path, format_):
     lay_out_golden(tmp_path / "source")
@@ -169,7 +169,7 @@ def kinds(moving):
     return moving
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("format_", "merge_bytes"),
     [(None, None), (ObjectFormat.STREAMING, None), (ObjectFormat.MAPFILE, None), (None, 1 << 20)],

@@ -81,7 +81,7 @@ def test_they_are_read_verified_and_done(world):
     assert world.keys(world.source) == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("back", [PIP17, STREAMING])
 def test_ledgers_go_into_mapfiles_and_back(world, back):
     world.move_all(world.wanted(MAPFILE))
@@ -195,5 +195,5 @@ def test_it_is_cut_off_anywhere(crash_matrix):
         assert set(stored(world)) == {f"{NAME}/0-{uuid}"}, "nothing is left of the first attempt"
         assert {each.role.value for each in other_copies(world.info)} == {"replaced"}
 
-    calls = crash_matrix(make_small_world, move, check=check, check_done=check_done, every=61)
+    calls = crash_matrix(make_small_world, move, check=check, check_done=check_done, every=122)
     assert [call for call in calls if "index" in call]

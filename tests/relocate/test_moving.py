@@ -80,7 +80,7 @@ def test_all_that_is_cold_goes_to_another_tier_as_it_is(world):
     assert {key[36:] for key in world.keys(world.target)} == set(sizes)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", [PIP17, STREAMING])
 def test_all_goes_into_one_format(world, target):
     world.move_all(world.wanted(target))

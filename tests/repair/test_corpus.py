@@ -80,7 +80,7 @@ LEFT_ALONE = {
 """What repairing objects does not help against."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("quarantine", [pytest.param(False, marks=pytest.mark.nightly), True])
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=lambda damage: damage.name)
 def test_all_that_the_bytes_still_hold_is_restored_and_the_rest_is_still_said(damage, quarantine):

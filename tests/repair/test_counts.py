@@ -264,4 +264,4 @@ def test_every_call_may_be_the_last(crash_matrix):
     def check_done(store, where):
         assert said(store) == RIGHT, where
 
-    crash_matrix(lambda _: recorded(scene), run, check=check, check_done=check_done, every=13)
+    crash_matrix(lambda _: recorded(scene), run, check=check, check_done=check_done, every=26)

@@ -104,5 +104,5 @@ def test_every_call_may_be_the_last(name, ours, crash_matrix):
         DamagedTier.run,
         check=check,
         check_done=check_done,
-        every=59,
+        every=118,
     )

@@ -50,7 +50,7 @@ def indexes(tier):
     }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("folder", "case"),
     [*(("pip17", case) for case in PIP17_CASES), *(("streaming", case) for case in STREAMING_CASES)],
@@ -74,7 +74,7 @@ def test_a_lost_index_has_the_same_blocks_as_pulsars(tmp_path, folder, case):
         assert [each.code for each in Verification(tier, deep=True)] == sound
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", PIP17_CASES)
 def test_an_index_whose_blocks_are_damaged_is_pulsars_byte_for_byte(tmp_path, case):
     lay_out_case(tmp_path, "pip17", case)
@@ -102,7 +102,7 @@ def test_the_indexes_of_a_brokers_mapfiles_are_hadoops_but_for_their_syncs(tmp_p
         assert list(Verification(tier, deep=True)) == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("has_index", [True, False])
 @pytest.mark.parametrize("case", ["st-drift", "v1-oversized-entry"])
 def test_what_pulsar_damaged_is_saved_as_it_was_offered(tmp_path, case, has_index):
@@ -152,7 +152,7 @@ def test_by_indexes_that_were_made_anew_all_is_read_as_pulsars_clients_read_it(t
     assert list(Verification(tier, deep=True)) == []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("kind", "place"),
     [

@@ -446,7 +446,7 @@ def test_every_call_may_be_the_last(crash_matrix):
         assert named <= there <= known, where
         assert Code.LOST_ENTRIES not in {each.code for each in findings(world)}
 
-    assert len(crash_matrix(scene, run, check=check, check_done=check_done, every=67)) > 25
+    assert len(crash_matrix(scene, run, check=check, check_done=check_done, every=134)) > 25
 
 
 @pytest.mark.parametrize("again", [True, False])

@@ -283,7 +283,7 @@ def check_done(made, where):
 
 
 def test_whatever_ends_it_nothing_is_lost_and_the_same_call_goes_on(crash_matrix):
-    calls = crash_matrix(lambda _: laid_out(), run, check=check, check_done=check_done, every=7)
+    calls = crash_matrix(lambda _: laid_out(), run, check=check, check_done=check_done, every=14)
     assert calls.count("put") == 1
     assert calls.count("delete") == 3  # the index, what lies beside, the data
 

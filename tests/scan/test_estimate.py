@@ -74,7 +74,7 @@ def test_a_brokers_bucket_takes_what_was_told(broker, level, task_bytes, records
     assert all(topic.startswith("persistent://acme/cold/") for topic in told.by_topic)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("isolation", ["committed", "uncommitted"])
 @pytest.mark.parametrize("task_bytes", [1 << 30, 60_000, 7_000])
 @pytest.mark.parametrize("range_bytes", [1 << 20, 16_384, 1_024])

@@ -40,7 +40,7 @@ def expected_of(*written):
     return {(ledger, i): payload for each in written for ledger, i, payload in each.entries}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
 @pytest.mark.parametrize("has_checksums", [True, False])
 def test_every_message_of_a_topic_is_as_pulsars_clients_read_it(tmp_path, topic, has_checksums):
@@ -123,7 +123,7 @@ def test_a_topic_of_all_three_formats_reads_as_one(tmp_path, compression):
             assert sorted(set(table["__ledgerId"].to_pylist())) == [5, 6, 7, 8, 9]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @EACH
 @pytest.mark.parametrize("ranges_ahead", [0, 3])
 def test_a_large_entry_is_fetched_about_once(compression, ranges_ahead):

@@ -70,7 +70,7 @@ def segmented(root, *sizes, ledger_id=5):
 # --- golden ------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
 def test_a_topic_is_read_by_its_record_as_pulsars_clients_read_it(nameless, topic):
     with open_tier(nameless) as tier:

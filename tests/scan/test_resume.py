@@ -32,7 +32,7 @@ ALL = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "position",
     [Position(*place) for place in ALL]

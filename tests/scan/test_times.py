@@ -160,7 +160,7 @@ def test_one_message_of_a_wrong_clock_does_not_end_a_range():
     assert read(tier, None, 60, time_slack_ms=0) == [(7, i) for i in (0, 1, 2, 4, 5)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("stored", "topic"),
     [("s3", topic) for topic in ("batch", "nobatch", "txn", "comp-lz4")]
@@ -280,7 +280,7 @@ def test_a_lost_ledger_outside_the_range_is_no_loss(tmp_path):
     assert len(read(tier, 700, 800, time_slack_ms=0)) == 10
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("start", "stop"), [(480, 520), (510, 520), (510, None), (None, 605)])
 def test_a_lost_ledger_that_may_be_in_the_range_is_an_error(tmp_path, start, stop):
     with pytest.raises(DataLossError) as caught:

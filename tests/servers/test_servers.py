@@ -71,7 +71,7 @@ SERVERS = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("make", "client"), SERVERS)
 def test_a_server_keeps_its_data_over_a_restart_and_is_gone_when_stopped(make, client, start_server):
     server = start_server(make())
@@ -90,7 +90,7 @@ def test_a_server_keeps_its_data_over_a_restart_and_is_gone_when_stopped(make, c
         _ = server.pid
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("make", "client"), [param for param in SERVERS if param.id != "azurite"]
 )  # Azurite writes its tables every five seconds only

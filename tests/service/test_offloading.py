@@ -177,7 +177,7 @@ def test_a_service_without_a_hot_tier_says_so(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
 def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(service, topic, told):
     for _ in range(4):
@@ -192,7 +192,7 @@ def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(serv
 
 
 @pytest.mark.long
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
 def test_who_ends_the_service_stops_its_offload_which_leaves_nothing_behind(tmp_path, told):
     seldom = "upkeep_interval_s = 3600\nstop_timeout_s = 300"

@@ -15,7 +15,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_sto
 from offload_core.reading.schema_providers import saved_in
 from offload_core.storage.tier import make_schema_provider, open_store
 
-pytestmark = [pytest.mark.server, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.server, pytest.mark.sampled(4)]
 
 TOPIC = "persistent://acme/n/t"
 RECORD = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "string"}]}

@@ -11,7 +11,7 @@ from tiers import TOPIC, lay_out, lay_out_broker_objects
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(6)]
 
 
 @pytest.fixture(autouse=True)

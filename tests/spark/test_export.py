@@ -10,7 +10,7 @@ from pulsar_offload import export, open_tier
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
 def test_spark_exports_as_threads_do(session, kind, tmp_path):
     tier = two_partitions(tmp_path / "tier")

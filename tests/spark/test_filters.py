@@ -6,7 +6,7 @@ from tiers import lay_out_broker_objects
 
 from pulsar_offload import open_tier, scan
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(6)]
 
 SETTING = "spark.sql.python.filterPushdown.enabled"
 COLUMNS = ["__topic", "__ledgerId", "__entryId", "__batchIndex", "__messageId"]
@@ -41,7 +41,7 @@ def rows_of(frame):
     return sorted(tuple(row) for row in frame.collect())
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("condition", "is_pruned"),
     [

@@ -10,7 +10,7 @@ from mapfiles import FILESYSTEM, FILESYSTEM_OBJECTS, FILESYSTEM_TOPICS
 from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.storage.tier import open_store
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(6)]
 
 _numbers = itertools.count()
 
@@ -30,7 +30,7 @@ def rows_of(frame):
     return frame.toArrow().to_pylist(maps_as_pydicts="strict")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
 def test_a_topic_on_this_machine_is_what_a_client_read(spark, topic):
     frame = read(spark, f"file://{FILESYSTEM_OBJECTS}", topic)

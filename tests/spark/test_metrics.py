@@ -5,9 +5,9 @@ from tiers import lay_out_broker_objects
 
 from offload_core.interfaces.spark.metrics import measure_reads
 from offload_core.interfaces.spark.source import PulsarOffloadDataSource
-from pulsar_offload import open_tier, scan
+from pulsar_offload import open_tier, read_offloaded, scan
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(6)]
 
 OPTIONS = {"topic": "acme/cold/json", "isolation": "uncommitted", "minPartitions": "2"}
 
@@ -37,6 +37,30 @@ def test_accumulators_have_what_all_tasks_read(spark, tier, metrics):
     assert total.ranges >= metrics.tasks
     assert total.retries == 0
     assert total.seconds > 0
+
+
+def test_a_frame_tells_a_listener_of_each_task_how_far_the_whole_is(spark, tier):
+    heard = []
+    measured = measure_reads(spark, heard.append)
+    frame = read_offloaded(spark, tier, metrics=measured, **OPTIONS)
+    rows = frame.count()
+    assert measured.tasks == len(heard) == 2
+    assert [each.rows for each in heard] == sorted(each.rows for each in heard)
+    last = heard[-1]
+    assert (last.rows, last.done_bytes) == (measured.total.rows, measured.total.bytes)
+    assert last.rows == rows > heard[0].rows
+    assert 0 < last.total_bytes == measured.planned_bytes <= last.done_bytes
+
+
+def test_a_listener_that_fails_is_named_in_the_log_and_ends_no_query(spark, tier, caplog):
+    def fail(progress):
+        raise ValueError("no bar")
+
+    measured = measure_reads(spark, fail)
+    assert read_offloaded(spark, tier, metrics=measured, **OPTIONS).count() == measured.total.rows > 0
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "the listener of reads failed, and is told no more"
+    ]
 
 
 def test_micro_batches_of_a_stream_add_to_them(spark, tier, metrics, tmp_path):

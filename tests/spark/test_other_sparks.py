@@ -1,19 +1,23 @@
-"""Versions of Spark other than the suite's, classic and Connect: the same rows in each way to read; other sources."""
+"""Versions of Spark and Python other than the suite's, classic and Connect: the same rows in each way to read."""
 
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+import pyspark
 import pytest
 from commands import install_into
 from required import need
 from servers import install
 from servers.spark_connect import SparkConnect
+from servers.toolchains import ToolchainMissing, python_of
 from tiers import lay_out_broker_objects
 
-from pulsar_offload import open_tier, scan
+from offload_core.interfaces.spark.versions import for_workers
+from pulsar_offload import SparkExecutor, open_tier, scan
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +32,7 @@ def rows(path):
     return sorted(found, key=lambda row: [row[name] for name in PLACE])
 
 
-@pytest.mark.nightly
+@pytest.mark.sampled(7)  # one a day
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("version", "is_connect"),
@@ -47,12 +51,31 @@ def test_each_version_reads_the_same_rows(version, is_connect, java, start_serve
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_the_oldest_python_and_the_lowest_versions_of_all_dependencies_read_the_same_rows(java, tmp_path):
-    try:
+    with skipped_where_missing():
         python = install.lowest()
-    except install.ToolchainMissing as missing:
-        need(missing.part, there=False, how=missing.how)
     install_into(tmp_path / "site", ROOT)
     check("3.5.9", tmp_path, str(python), tmp_path / "site")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
+def test_newer_pythons_with_the_versions_of_the_suite_read_the_same_rows(version, java, tmp_path):
+    with skipped_where_missing():
+        newer = python_of(version)
+    subprocess.run([newer, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    constraints = ["--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *constraints, f"{ROOT}[spark]"], check=True)
+    check(pyspark.__version__, tmp_path, str(python), "")
+
+
+@contextmanager
+def skipped_where_missing():
+    try:
+        yield
+    except ToolchainMissing as missing:
+        need(missing.part, there=False, how=missing.how)
 
 
 def check(version, tmp_path, python, site, *servers):
@@ -113,6 +136,28 @@ def test_without_what_newer_versions_have_topics_are_read_and_limits_refused(tmp
     counts, refusal = run(BEFORE_LIMITS, str(tmp_path))
     assert counts == "100 True True"
     assert refusal.startswith("OptionError this Spark has no limits of micro-batches of Python sources")
+
+
+WITHOUT_THE_PACKAGE = """
+import sys
+from pathlib import Path
+from pyspark import cloudpickle
+sys.modules["offload_core"] = None
+work = cloudpickle.loads(Path(sys.argv[1]).read_bytes())
+try:
+    work([])
+except ModuleNotFoundError as error:
+    print(error)
+"""
+
+
+def test_workers_that_have_not_the_package_say_which_python_they_and_the_driver_run(tmp_path):
+    work = for_workers(SparkExecutor.run)  # anything that only this package has
+    assert work.__name__ == "run"
+    (tmp_path / "work").write_bytes(pyspark.cloudpickle.dumps(work))
+    (told,) = run(WITHOUT_THE_PACKAGE, str(tmp_path / "work"))
+    assert told.startswith(f"Spark's workers run {sys.executable}, which has no module 'offload_core")
+    assert told.endswith(f"to a Python that has it: the driver's is {sys.executable}")
 
 
 BROKEN = """

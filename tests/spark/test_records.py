@@ -16,7 +16,7 @@ from offload_core.interfaces.spark.source import PulsarOffloadDataSource
 from offload_core.metadata.records import SegmentLayout, StoredRecord, pack_stored_record
 from offload_core.storage.tier import open_store
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(4)]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def nameless(tmp_path_factory):
     return root
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("topic", ["json", "nobatch", "comp-lz4"])
 def test_a_topic_is_read_by_its_record_as_a_client_read_it(spark, nameless, topic):
     reader = spark.read.format("pulsar_offload").option("records", str(MANAGED_LEDGERS))

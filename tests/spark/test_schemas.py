@@ -9,7 +9,7 @@ from golden import BROKER, topic_rows
 from scenes.schemas import Compiled, record, write
 from tiers import lay_out, lay_out_broker_objects
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(6)]
 
 KINDS = record(
     at={"type": "int", "logicalType": "time-millis"},

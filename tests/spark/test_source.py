@@ -17,7 +17,7 @@ from offload_core.interfaces.spark.spark_types import spark_schema
 from offload_hooks.errors import OptionError
 from pulsar_offload import open_tier, scan
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(4)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(8)]
 
 EVERYTHING = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
 
@@ -37,7 +37,7 @@ def arrow_rows(frame):
     return frame.toArrow().to_pylist(maps_as_pydicts="strict")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("topic", [topic for topic in TOPICS if topic != "chunk"])
 def test_every_golden_topic_is_what_a_client_read_in_every_column(spark, tier, topic):
     frame = read(spark, tier, topic=f"acme/cold/{topic}", columns=",".join(EVERYTHING))

@@ -25,7 +25,7 @@ from pulsar_offload import open_tier, scan
 PLACE = ("__ledgerId", "__entryId")
 ORDERS = "persistent://acme/cold/orders"
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(6)]
 
 
 def put(root, ledger_id, values, topic="orders"):
@@ -95,7 +95,7 @@ def test_what_is_new_is_read_once_also_of_topics_that_are_new(spark, tmp_path):
     assert followed.values() == [b"a1", b"a2", b"a3", b"b1", b"b2"]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("starting", "expected"),
     [

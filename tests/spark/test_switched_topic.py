@@ -77,7 +77,7 @@ def test_a_scan_reads_what_is_cold_of_it(switched, task_bytes):
     assert switched.entries[: len(read)] == read
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_spark_reads_what_is_cold_of_it(spark, switched):
     reader = spark.read.format("pulsar_offload").options(**switched.store.spark_options())
     frame = (
@@ -93,7 +93,7 @@ def test_what_is_hot_only_is_missing_where_only_cold_copies_are_read(switched):
         read_all(switched, ReadPriority.OFFLOADED_ONLY)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("store_name", ["local", "s3"])
 def test_a_stream_sees_a_segment_as_soon_as_it_is_complete(spark, request, tmp_path, store_name):
     store: Store = new_store(store_name, request.getfixturevalue, tmp_path)

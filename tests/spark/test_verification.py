@@ -14,7 +14,7 @@ from offload_core.storage.tier import open_store
 from offload_core.writing.audit import FileAuditLog
 from offload_hooks.errors import StoreError
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(6)]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tiers import put_broker_objects
 from offload_core.reading.scan import read_task
 from pulsar_offload import explain_scan, scan
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 
 def kind_of(request):

@@ -22,7 +22,7 @@ from offload_core.storage.executors import ThreadExecutor
 from offload_hooks.errors import StoreError
 from pulsar_offload import open_tier
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 KILLED = f"""
 import json, os, signal, sys

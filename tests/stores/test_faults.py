@@ -22,7 +22,7 @@ from offload_core.storage.tier import MemoryBudget, upload_blocks
 from offload_hooks.errors import ObjectNotFoundError, OffloadError, StoreError
 from pulsar_offload import scan
 
-pytestmark = pytest.mark.sampled(12)
+pytestmark = pytest.mark.sampled(24)
 
 MIB = 1 << 20
 BLOCKS = [random.Random(i).randbytes(5 * MIB) for i in range(3)] + [b"the last block is small"]

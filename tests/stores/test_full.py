@@ -13,7 +13,7 @@ from stores import WebHdfs, new_store
 from offload_core.storage.tier import upload_blocks
 from offload_hooks.errors import ObjectNotFoundError, StoreFullError
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 MIB = 1 << 20
 HDFS_BLOCK_BYTES = 128 * MIB

@@ -16,7 +16,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import scan
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 CLASSES = {"s3": {"STANDARD"}, "gcs": {"STANDARD"}, "azure": {"Hot"}}
 """Storage classes as the test servers name them; other stores have none."""

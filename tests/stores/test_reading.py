@@ -15,7 +15,7 @@ from tiers import put, put_broker_objects
 
 from pulsar_offload import scan
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 READABLE = [topic for topic in TOPICS if topic != "chunk"]
 

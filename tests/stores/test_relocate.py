@@ -8,7 +8,7 @@ from scenes.moves import MovedTopic
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.maintenance.relocate import throttled
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 
 def test_copies_go_there_and_come_back_in_another_format(store, tmp_path):

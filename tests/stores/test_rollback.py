@@ -28,7 +28,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.writing.audit import FileAuditLog
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 SOON_S = 120
 OTHER = "acme/cold/persistent/others"

@@ -11,7 +11,7 @@ from stores import Store, new_store
 
 from offload_hooks.errors import OffloadError
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 SECRET = "hunter2secret"  # of characters that base64 and URLs leave alone
 

@@ -9,7 +9,7 @@ from scenes.offered import NAMES, Part, begin_of, offer, offloader_of, plain_obj
 
 from offload_hooks.errors import ObjectNotFoundError, UploadError
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 SOON_S = 120
 MIB = 1 << 20

@@ -1,12 +1,12 @@
-"""Choose how much of the tests runs: a sample in `make test`, half of it with `--brief`, everything with `--nightly`.
+"""Choose how much of the tests runs: a sample, or everything with `--nightly`.
 
 - `@pytest.mark.nightly`: the test runs with `--nightly` only.
-- `@pytest.mark.long`: it takes seconds, so it does not run with `--brief`.
+- `@pytest.mark.long`: it takes seconds, so `make check` leaves it out.
 - `@pytest.mark.sampled(5)` on a test, a class or a module: a fifth of its cases runs. The day chooses the fifth, so
   five days in a row run every case; `--sample-seed` repeats another day's choice, and pytest's header shows it.
 - `sample(steps, every=5)`, a fixture: the same for a loop inside a test, such as the steps of a crash matrix.
-- Hypothesis draws 25 examples of each property, 10 with `--brief`, or 250 with `--nightly`. `@effort(2)` draws twice
-  as many, and `effort(0.4, stateful_step_count=25)` are the settings of a costly state machine.
+- Hypothesis draws 10 examples of each property, or 250 with `--nightly`. `@effort(2)` draws twice as many, and
+  `effort(0.4, stateful_step_count=25)` are the settings of a costly state machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Case = TypeVar("Case")
 Sample = Callable[[Sequence[Case], int], Sequence[Case]]
 """The fixture `sample`."""
 
-for _name, _examples in (("brief", 10), ("sampled", 25), ("nightly", 250)):
+for _name, _examples in (("sampled", 10), ("nightly", 250)):
     # A busy machine is no fault of a property.
     settings.register_profile(
         _name,
@@ -43,30 +43,24 @@ def effort(factor: float, **others: object) -> settings:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("effort")
     group.addoption("--nightly", action="store_true", help="run every test, case and example")
-    group.addoption("--brief", action="store_true", help="run half of the sampled cases, and fewer examples")
     group.addoption("--sample-seed", type=int, help="choose the sampled cases of that day (default: today)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "nightly: a long run, with --nightly only")
-    config.addinivalue_line("markers", "long: takes seconds, not with --brief")
+    config.addinivalue_line("markers", "long: takes seconds, not in `make check`")
     config.addinivalue_line(
         "markers", "sampled(every): one of `every` cases, others each day; all with --nightly"
     )
     if config.option.sample_seed is None:
         config.option.sample_seed = int(time.time() // 86_400)  # in UTC; pytest-xdist hands it to its workers
-    settings.load_profile(_effort_of(config))
-
-
-def _effort_of(config: pytest.Config) -> str:
-    """The name of Hypothesis's profile."""
-    return "nightly" if config.option.nightly else "brief" if config.option.brief else "sampled"
+    settings.load_profile("nightly" if config.option.nightly else "sampled")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     if config.option.nightly:
         return "effort: everything (--nightly)"
-    return f"effort: {_effort_of(config)}, --sample-seed={config.option.sample_seed}"
+    return f"effort: sampled, --sample-seed={config.option.sample_seed}"
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m: what they leave is sampled
@@ -76,7 +70,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     groups: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     skipped: set[pytest.Item] = set()
     for item in items:
-        if item.get_closest_marker("nightly") or (config.option.brief and item.get_closest_marker("long")):
+        if item.get_closest_marker("nightly"):
             skipped.add(item)
             continue
         for node, mark in item.iter_markers_with_node("sampled"):
@@ -110,5 +104,5 @@ def _name_of(node: pytest.Item | pytest.Collector) -> str:
 
 def _chosen(of: Sequence[Case], every: int, name: str, config: pytest.Config) -> Sequence[Case]:
     """One of `every`, at least one, another one with each seed; tests of other names begin elsewhere."""
-    stride = max(1, min(2 * every if config.option.brief else every, len(of)))
+    stride = max(1, min(every, len(of)))
     return of[(config.option.sample_seed + crc32(name.encode())) % stride :: stride]

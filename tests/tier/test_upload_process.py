@@ -122,7 +122,7 @@ def faulty(install, module_name, spec):
     return TierSpec(driver="faulty", options=spec.options)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestUploadingDriver(SequenceCases, ProcessCases, CommittingCases, UploadingCases):
     """What drivers promise of blocks and of what is made of them."""
 

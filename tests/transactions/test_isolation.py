@@ -190,3 +190,14 @@ def test_a_task_whose_transaction_was_not_found_open_does_not_guess():
     reading = scan(in_memory(ledger(1, PLAIN, of(ONE))), TOPIC)
     with pytest.raises(UnresolvedTransactionError, match=r"does not end near its entries.*\(0,1\) at 1:1"):
         list(read_task(reading.tier, reading.planned[0], reading.options))
+
+
+def test_an_end_behind_many_small_ledgers_is_found_by_a_larger_search():
+    between = [ledger(number, PLAIN) for number in range(2, 40)]
+    tier = in_memory(ledger(1, PLAIN, of(ONE)), *between, ledger(40, commit(ONE)))
+    with pytest.raises(
+        UnresolvedTransactionError, match=r"A larger transactionSearchBytes .* search farther"
+    ):
+        rows_of_tasks(scan(tier, TOPIC, task_bytes=1))
+    expected = [(1, 0), (1, 1), *((number, 0) for number in range(2, 40))]
+    assert seen(tier, task_bytes=1, transaction_search_bytes=512 << 20) == expected

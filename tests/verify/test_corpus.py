@@ -131,7 +131,7 @@ def test_any_flipped_bit_is_found(name, sample):
     scene = SOUND[name]()
     length = len(scene.objects[scene.key()].data)
     offsets = [(offset, (offset + add) % 8) for offset in range(length) for add in (0, 5)]
-    assert undetected(SOUND[name], sample(offsets, 51)) == []
+    assert undetected(SOUND[name], sample(offsets, 102)) == []
 
 
 def one_entry():

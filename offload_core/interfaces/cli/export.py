@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
 
 from offload_core.interfaces.cli.command_options import ExecutorOptions, TierOptions, command, named
 from offload_core.interfaces.cli.scan_options import ExportedMessages
 from offload_core.interfaces.cli.terminal import byte_bar, err, size
-from offload_core.reading.export import DEFAULT_ROW_GROUP_BYTES, ExportProgress, ExportReport, ParquetOptions
+from offload_core.interfaces.progress_bar import ProgressBar
+from offload_core.reading.export import DEFAULT_ROW_GROUP_BYTES, ExportReport, ParquetOptions
 from offload_core.reading.export import export as export_topics
 from offload_core.reading.scan import DEFAULT_TASK_BYTES
 from offload_hooks.errors import DataLossError, FormatError, OptionError, StoreError
@@ -58,7 +58,7 @@ def export(
     with (
         scan.open(where) as tier,
         executors.open() as executor,
-        _bar() as bar,
+        ProgressBar("exporting", byte_bar()) as bar,
         _ended_by_signal() as ended,
         _says_how_to_go_on(),
     ):
@@ -137,22 +137,3 @@ def _ended_by_signal() -> Iterator[_Ended]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class _Bar:
-    """The progress of a round; each round begins anew."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("exporting", total=None)
-
-    def __call__(self, now: ExportProgress) -> None:
-        if not now.done_bytes:
-            self._progress.reset(self._task, total=now.total_bytes)
-        self._progress.update(self._task, completed=now.done_bytes, total=now.total_bytes)
-
-
-@contextlib.contextmanager
-def _bar() -> Iterator[_Bar]:
-    with byte_bar() as progress:
-        yield _Bar(progress)

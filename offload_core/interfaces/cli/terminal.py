@@ -95,18 +95,9 @@ def print_failure(text: str) -> None:
 
 def byte_bar(*, shown: bool = True) -> Progress:
     """Bars of bytes on the standard error, while it is a terminal; gone in the end."""
-    from rich import progress
+    from offload_core.interfaces import progress_bar
 
-    return progress.Progress(
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-        progress.TimeRemainingColumn(),
-        console=err,
-        disable=not (shown and err.is_terminal),
-        transient=True,
-    )
+    return progress_bar.byte_bar(err, disable=not (shown and err.is_terminal), transient=True)
 
 
 @contextmanager

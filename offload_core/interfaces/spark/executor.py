@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from offload_core.interfaces.spark.versions import any_pandas, check_versions, installed_versions
+from offload_core.interfaces.spark.versions import any_pandas, check_versions, for_workers, installed_versions
 from offload_core.storage.executors import trying
 from offload_hooks.errors import MissingExtraError, OffloadError, OptionError
 
@@ -61,7 +61,8 @@ class SparkExecutor:
         while wave := [pickle.dumps(item) for item in itertools.islice(rest, size)]:
             numbers = self._session.range(0, len(wave), 1, len(wave))
             with _errors_of_spark(), any_pandas():
-                results = numbers.mapInArrow(functools.partial(call, wave), "number long, result binary")
+                of_wave = for_workers(functools.partial(call, wave))
+                results = numbers.mapInArrow(of_wave, "number long, result binary")
                 rows = results.collect()
             for row in sorted(rows, key=lambda row: int(row["number"])):
                 result = pickle.loads(row["result"])  # noqa: S301 - from a task of this application

@@ -12,32 +12,42 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from offload_core.interfaces.spark.metrics import ReadMetrics
 from offload_core.interfaces.spark.source_options import option_texts, parse_options
 from offload_core.interfaces.spark.spark_types import spark_schema
 from offload_core.interfaces.spark.task_reader import TaskReader
-from offload_core.interfaces.spark.versions import any_pandas
+from offload_core.interfaces.spark.versions import any_pandas, for_workers
 
 
 def read_offloaded(
-    spark: SparkSession, path: str | os.PathLike[str] | None = None, **options: object
+    spark: SparkSession,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    metrics: ReadMetrics | None = None,
+    **options: object,
 ) -> DataFrame:
     """Read offloaded topics as `spark.read.format("pulsar_offload").options(**options).load(path)` does.
 
     Needs no Python data source, so that it serves Spark 3.5 as well. It plans at once: what is offloaded later is not
     in the DataFrame. Options have their names of docs/spark.md; those with a dot, such as `storage.region`, are given
-    by `**{"storage.region": "eu-west-1"}`.
+    by `**{"storage.region": "eu-west-1"}`. Tasks add what they read to `metrics`, of `measure_reads`.
 
     Raises:
         As `scan`; tasks as `read_task`.
     """
     texts = option_texts(path, options)
-    reader = TaskReader(parse_options(texts), None)
-    tasks = [(number, bytearray(pickle.dumps(task))) for number, task in enumerate(reader.tasks())]
+    reader = TaskReader(parse_options(texts), None, None if metrics is None else metrics.report)
+    planned = reader.tasks()
+    if metrics is not None:
+        metrics.planned_bytes += sum(task.data_bytes for task in planned)
+    tasks = [(number, bytearray(pickle.dumps(task))) for number, task in enumerate(planned)]
     with any_pandas():
         frame = spark.createDataFrame(tasks, "number int, task binary")
         if len(tasks) > 1:
             frame = frame.repartitionByRange(len(tasks), "number")
-        return frame.mapInArrow(_Reading(reader, texts), spark_schema(reader.read_options.schema))
+        return frame.mapInArrow(
+            for_workers(_Reading(reader, texts)), spark_schema(reader.read_options.schema)
+        )
 
 
 _IN_PLAN = {

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import functools
 import logging
+import pickle
 import platform
 import re
+import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
+
+import pyarrow as pa
 
 from offload_core.storage.tier import registry
 from offload_hooks.errors import VersionMismatchError
@@ -24,6 +28,7 @@ MISSING = "not installed"
 
 _ALWAYS = (OURS, "numba", "numpy", "pyarrow", "pyspark")
 _SAME_MAJOR = ("numpy", "pyspark")
+WorkerFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _log = logging.getLogger(__name__)
 
 
@@ -49,6 +54,32 @@ def any_pandas() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         yield
+
+
+def for_workers(work: WorkerFunction) -> WorkerFunction:
+    """What `mapInArrow` shall run, so that a worker whose Python has not this package says so.
+
+    Spark pickles a nested function by its code, without this module: it needs nothing but Python's own.
+    """
+    state, name, of_driver = (
+        pickle.dumps(work),
+        getattr(work, "__name__", type(work).__name__),
+        sys.executable,
+    )
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            loaded = pickle.loads(state)  # noqa: S301 - from the application's driver
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"Spark's workers run {sys.executable}, which has no module {error.name!r}. Install pulsar-offload "
+                "there, or set PYSPARK_PYTHON, before the session begins, to a Python that has it: "
+                f"the driver's is {of_driver}"
+            ) from error
+        return loaded(batches)  # type: ignore[no-any-return]
+
+    run.__name__ = name
+    return run
 
 
 @functools.cache

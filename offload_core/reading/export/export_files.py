@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.topics import name_of
-from offload_core.reading.scan import Position
+from offload_core.reading.scan import Position, ReadProgress
 from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import OptionError
 
@@ -127,12 +127,9 @@ class Target(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportProgress:
-    """Progress of a round: stored bytes of topics that were read, of all; written rows and files, committed or not."""
+class ExportProgress(ReadProgress):
+    """Progress of a round: of the read, and written files, committed or not."""
 
-    done_bytes: int
-    total_bytes: int
-    rows: int
     files: int
     size_bytes: int
 

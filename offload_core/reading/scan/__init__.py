@@ -12,7 +12,7 @@ from offload_core.reading.scan.positions import (
     position_of_message_id,
 )
 from offload_core.reading.scan.pruning import Condition, Operator
-from offload_core.reading.scan.read import Report, TaskMetrics, read_task
+from offload_core.reading.scan.read import ReadProgress, Report, TaskMetrics, read_task
 from offload_core.reading.scan.scanning import Scan, scan, select_catalogue
 from offload_core.reading.scan.select import Selection, select_topics
 from offload_core.reading.scan.tasks import ReadOptions, ScanExtent, ScanLedger, ScanTask
@@ -25,6 +25,7 @@ __all__ = [
     "Operator",
     "Position",
     "ReadOptions",
+    "ReadProgress",
     "Report",
     "Scan",
     "ScanEstimate",

@@ -234,8 +234,8 @@ def _part(extent: ScanExtent | ScanLedger, begin: int, end: int) -> ScanExtent |
     )
 
 
-MOST_LEDGERS = 16
-"""The most ledgers on either side: tasks stay small where ledgers are."""
+LEAST_LEDGER_BYTES = 8 << 20
+"""What a ledger counts at least among neighbours: tasks stay small where ledgers are."""
 
 
 def add_neighbours(
@@ -306,9 +306,9 @@ def _nearest(scan_ledgers: Iterator[ScanLedger], most_bytes: int) -> tuple[list[
     taken: list[ScanLedger] = []
     left = most_bytes
     for scan_ledger in scan_ledgers:
-        if left <= 0 or len(taken) >= MOST_LEDGERS:
+        if left <= 0:
             return taken, False
         taken.append(scan_ledger)
-        if scan_ledger.asked == EntryRange():
-            left -= scan_ledger.data_bytes
+        of_whole = scan_ledger.data_bytes if scan_ledger.asked == EntryRange() else 0
+        left -= max(LEAST_LEDGER_BYTES, of_whole)
     return taken, True

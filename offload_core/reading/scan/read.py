@@ -70,6 +70,25 @@ class TaskMetrics:
     retries: int = 0
     seconds: float = 0.0
 
+    def plus(self, other: TaskMetrics) -> TaskMetrics:
+        """The sum of both."""
+        return TaskMetrics(
+            rows=self.rows + other.rows,
+            bytes=self.bytes + other.bytes,
+            ranges=self.ranges + other.ranges,
+            retries=self.retries + other.retries,
+            seconds=self.seconds + other.seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadProgress:
+    """How far a read is: stored bytes that were read, those of the whole (0 if that is not known), and rows."""
+
+    done_bytes: int
+    total_bytes: int
+    rows: int
+
 
 Report = Callable[[TaskMetrics], None]
 """A callback, called once per task, at its end, where it was read."""

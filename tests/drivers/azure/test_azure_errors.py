@@ -22,7 +22,7 @@ from offload_hooks.errors import (
     UploadError,
 )
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 SECRET = "aHVudGVyMi1pcy1hLXNlY3JldC1rZXk="
 

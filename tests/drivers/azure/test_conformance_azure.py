@@ -43,7 +43,7 @@ class AzureBackDoor:
         return [block.size for block in committed]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestAzure(DriverConformance):
     secrets = (Azurite.account_key,)
     own_keys = (".offload-uploads/x", ".offload-uploads")

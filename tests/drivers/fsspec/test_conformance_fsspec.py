@@ -48,7 +48,7 @@ class _Bucket(Boto):
         super().put(key, data)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 class TestMemory(DriverConformance):
     own_keys = OWN_KEYS
     max_examples = 10
@@ -62,7 +62,7 @@ class TestMemory(DriverConformance):
         return _Memory(memory)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 class TestFile(DriverConformance):
     own_keys = OWN_KEYS
     many_keys = 200
@@ -77,7 +77,7 @@ class TestFile(DriverConformance):
         return Folder(tmp_path)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestSftp(DriverConformance):
     own_keys = OWN_KEYS
     secrets = (PASSWORD,)
@@ -93,7 +93,7 @@ class TestSftp(DriverConformance):
         return Folder(sftp_server.files / sftp_root.partition("/")[2])
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 class TestS3ByFsspec(DriverConformance):
     """An asynchronous file system that copies rather than renames; the driver `s3` is the one to use."""
 

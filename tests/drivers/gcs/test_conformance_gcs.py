@@ -9,7 +9,7 @@ from offload_drivers.gcs import GcsDriver
 from offload_hooks.testing import DriverConformance
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestGcs(DriverConformance):
     own_keys = (".offload-uploads/x",)
     secrets = ("ya29.a-secret-token",)

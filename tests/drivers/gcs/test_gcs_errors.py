@@ -188,7 +188,7 @@ def every_hook(driver):
 HOOKS = list(every_hook(None))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_server_that_is_down(hook):
     with (
@@ -199,7 +199,7 @@ def test_a_server_that_is_down(hook):
     assert caught.value.retryable
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_connection_that_is_closed_without_an_answer(driver, front, hook):
     front.rule = lambda _: NEVER_SENT
@@ -215,7 +215,7 @@ def test_a_changing_request_is_sent_once(driver, front):
     assert len(front.requests) == 1
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_server_that_does_not_answer_in_time(unanswered, hook):
     with raises(StoreTimeoutError, "in time"):

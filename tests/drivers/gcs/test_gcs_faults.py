@@ -11,7 +11,7 @@ from servers.fake_gcs import FakeGcs
 
 from offload_hooks.errors import ObjectExistsError, StoreUnavailableError, UploadError
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from gcs import PREFIX
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(10)
 
 
 @pytest.mark.parametrize(

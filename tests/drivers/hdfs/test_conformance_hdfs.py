@@ -31,7 +31,7 @@ class RestBackDoor:
         return self._web.files()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestHdfs(DriverConformance):
     own_keys = (".offload-uploads/x", "k.metadata.json", "a.metadata.json/b", "a:b", "a/.snapshot/b")
     many_keys = 200  # a directory of more than a page is in test_hdfs_listing

@@ -25,7 +25,7 @@ from offload_hooks.errors import (
     StoreUnavailableError,
 )
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 
 def all_fail(driver, kind):

@@ -19,7 +19,7 @@ from offload_drivers.hdfs.client import HdfsClient
 from offload_hooks import Upload
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, UploadError
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ PROLOGUE = """
 @pytest.fixture
 def numbers(sample):
     """The numbers of the calls at which a child dies."""
-    return sample(range(1, 200), 5)
+    return sample(range(1, 200), 10)
 
 
 def run(body, numbers, *args):

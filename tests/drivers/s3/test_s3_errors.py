@@ -177,7 +177,7 @@ def test_bytes_of_another_number_than_was_asked_for_are_an_error(driver, front):
 # --- no answer ------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_server_that_is_down(hook):
     with (
@@ -188,7 +188,7 @@ def test_a_server_that_is_down(hook):
     assert caught.value.retryable
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_connection_that_is_closed_without_an_answer(driver, front, hook):
     front.rule = lambda _: NEVER_SENT
@@ -196,7 +196,7 @@ def test_a_connection_that_is_closed_without_an_answer(driver, front, hook):
         every_hook(driver)[hook]()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_server_that_does_not_answer_in_time(unanswered, hook):
     with raises(StoreTimeoutError, "in time"):

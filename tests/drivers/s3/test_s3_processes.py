@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 HEAD = """
     import json, os, sys, threading
