@@ -98,6 +98,7 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
         self._options = options
         self._following: tuple[TierReader, TopicFollower] | None = None
         self._settled: SettledAdvance | None = None
+        self._initial: Frontier | None = None
         self._reached: Frontier = {}
         payloads = self._reader.tasks.read_options.payloads
         self._new_topics = None if payloads is None else NewTopics(payloads, options.scan)
@@ -105,12 +106,15 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """The start of a new query. A topic without a position in it is read from its beginning.
 
+        Spark asks more than once until the first micro-batch has ended: `latest` does not move meanwhile.
+
         Raises:
             UnknownTopicError: a topic that is named is not here.
         """
-        self._follower.check_named()
-        self._reached = self._initial_frontier()
-        return offsets_to_json(self._reached)
+        if self._initial is None:
+            self._follower.check_named()
+            self._initial = self._reached = self._initial_frontier()
+        return offsets_to_json(self._initial)
 
     def _initial_frontier(self) -> Frontier:
         starting = self._options.stream_start
