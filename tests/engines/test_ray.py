@@ -8,7 +8,8 @@ from tables import assert_same_rows
 from offload_hooks.errors import OptionError
 from pulsar_offload import OffloadedDatasource, open_tier, read_ray, scan
 
-pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("default")]  # its own
+# Ray warns on its own account
+pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("default", "ignore::DeprecationWarning")]
 
 
 @pytest.fixture(scope="module")
