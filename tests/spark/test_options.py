@@ -90,14 +90,10 @@ def test_words_of_other_sources_that_mean_nothing_here_are_refused_with_what_hel
     assert says in caught.value.hint
 
 
-def test_what_a_catalogue_adds_to_the_options_of_a_table_is_passed_over():
-    given = {"path": "x", "location": "file:/warehouse/t", "provider": "pulsar_offload", "owner": "root"}
-    assert parse_options(given | {"option.path": "x", "option.topic": "a/b/c"}) == parse_options(
-        {"path": "x"}
-    )
+def test_without_a_tier_the_hint_is_about_tables():
     with pytest.raises(OptionError, match="where is the tier") as caught:
         parse_options({})
-    assert "CREATE TEMPORARY VIEW" in caught.value.hint
+    assert "CREATE TABLE" in caught.value.hint
 
 
 def test_options_of_python_are_texts():

@@ -94,7 +94,7 @@ def check(version, tmp_path, python, site, *servers):
     with open_tier(tmp_path / "tier") as tier:
         expected = scan(tier).to_table().to_pylist(maps_as_pydicts="strict")
     expected.sort(key=lambda row: [row[name] for name in PLACE])
-    ways = ("frame", "batch", "stream") if version >= "4" else ("frame",)
+    ways = ("frame", "batch", "stream", "table") if version >= "4" else ("frame",)
     assert {path.stem for path in tmp_path.glob("*.arrow")} == set(ways)
     for way in ways:
         assert rows(tmp_path / f"{way}.arrow") == expected, way

@@ -48,5 +48,7 @@ if hasattr(spark, "dataSource"):
     stream = stream.queryName("rows").option("checkpointLocation", str(folder / "checkpoint"))
     stream.trigger(availableNow=True).start().awaitTermination()
     write("stream.arrow", spark.table("rows"))
+    spark.sql(f"CREATE TABLE tabled USING pulsar_offload OPTIONS (path '{tier}', maxPartitionBytes '50000')")
+    write("table.arrow", spark.table("tabled"))
 print(pyspark.__version__, spark.version)
 spark.stop()

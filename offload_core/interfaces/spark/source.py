@@ -19,6 +19,7 @@ from offload_core.interfaces.spark.source_options import (
 )
 from offload_core.interfaces.spark.spark_types import spark_schema
 from offload_core.interfaces.spark.stream import OffloadStreamReader
+from offload_core.interfaces.spark.tables import keep_options, options_of_read, options_of_table
 from offload_core.reading.scan import Report, ScanEstimate
 
 
@@ -51,13 +52,16 @@ class PulsarOffloadDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The schema of a query that gives none: the default columns of its level, or those of `columns`."""
-        options = parse_options(self.options)
-        return spark_schema(read_options(options, options.scan.columns, lambda: open_source(options)).schema)
+        table = options_of_table(self.options)
+        options = parse_options(self.options if table is None else table)
+        read = read_options(options, options.scan.columns, lambda: open_source(options))
+        schema = spark_schema(read.schema)
+        return schema if table is None else keep_options(schema, table)
 
     def reader(self, schema: StructType) -> OffloadReader:
         """The reader of a batch query."""
-        return OffloadReader(parse_options(self.options), schema, self.report)
+        return OffloadReader(parse_options(options_of_read(self.options, schema)), schema, self.report)
 
     def streamReader(self, schema: StructType) -> OffloadStreamReader:  # noqa: N802 - Spark's name
         """The reader of a streaming query."""
-        return OffloadStreamReader(parse_options(self.options), schema, self.report)
+        return OffloadStreamReader(parse_options(options_of_read(self.options, schema)), schema, self.report)

@@ -77,8 +77,6 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         if lowered.startswith(RECORDS_PREFIX):
             records[name[len(RECORDS_PREFIX) :]] = text
             continue
-        if lowered in _OF_TABLES or lowered.startswith("option."):
-            continue
         if lowered not in known:
             raise _unknown(name, known)
         target, parse = KNOWN[known[lowered]]
@@ -105,11 +103,9 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(**values, storage=storage, scan=made)  # type: ignore[arg-type]
 
 
-_OF_TABLES = ("location", "provider", "owner")
-"""What Spark's catalogue adds to the options of a table, beside each of them again as `option.*`."""
 _NO_OPTIONS = (
-    "Spark hands the options of CREATE TABLE to no Python source when the table is read. CREATE TEMPORARY VIEW name "
-    "USING pulsar_offload OPTIONS (path …) works."
+    "A table has the options of its CREATE TABLE only if it was created without columns: CREATE TABLE name USING "
+    "pulsar_offload OPTIONS (path …)."
 )
 
 _KAFKAS = {
