@@ -10,41 +10,15 @@ It only delays. What counts, before the call is let through:
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar
 
 from offload_hooks import ByteRange, ReadableBuffer, hookimpl
-from offload_hooks.errors import OptionError
-from offload_hooks.option_text import as_seconds
+from offload_hooks.option_text import as_rate, as_seconds
+from offload_hooks.token_bucket import TokenBucket
 from offload_layers.per_process import PerProcess
 from offload_layers.rest import Rest
-
-# A token bucket that is paid beforehand: who wants `amount` is told how long to wait for it.
-#
-# In any span of t seconds at most `rate` × (t + `burst_s`) is let through, but for one that wants more than a full
-# bucket: it waits until all of it has dripped in. First come, first served: a place in the line is taken at once and
-# waited for without a lock.
-
-
-class TokenBucket:
-    """Lets `rate` tokens through each second, and at once what was left unused of the last `burst_s` seconds."""
-
-    def __init__(self, rate: float, burst_s: float, clock: Callable[[], float]) -> None:
-        self._rate = rate
-        self._burst_s = burst_s
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._paid_until = float("-inf")
-
-    def take(self, amount: float) -> float:
-        """Take `amount` tokens; the seconds to wait before they may be used."""
-        with self._lock:
-            now = self._clock()
-            self._paid_until = max(self._paid_until, now - self._burst_s) + amount / self._rate
-            return max(0.0, self._paid_until - now)
-
 
 PAGE = 1000
 
@@ -73,8 +47,8 @@ class RateLimitLayer:
         burst_s: float | str = 1.0,
     ) -> None:
         burst = as_seconds("burst_s", burst_s)
-        requests = _rate("requests_per_second", requests_per_second)
-        volume = _rate("bytes_per_second", bytes_per_second)
+        requests = as_rate("requests_per_second", requests_per_second)
+        volume = as_rate("bytes_per_second", bytes_per_second)
         self._requests = None if requests is None else PerProcess(lambda: self._bucket(requests, burst))
         self._bytes = None if volume is None else PerProcess(lambda: self._bucket(volume, burst))
 
@@ -155,12 +129,3 @@ class RateLimitLayer:
 
     def _bucket(self, rate: float, burst_s: float) -> TokenBucket:
         return TokenBucket(rate, burst_s, self.clock)
-
-
-def _rate(option: str, value: object) -> float | None:
-    if value is None or value == "":
-        return None
-    rate = as_seconds(option, value)
-    if rate <= 0:
-        raise OptionError(f"the option {option!r} lets nothing through", expected="more than 0")
-    return rate

@@ -6,6 +6,9 @@ after entry with ids from 0 on, until it is sealed; then it never changes. A led
 gone, is **recovered**: its writer is fenced, and it is sealed with the entries that it has. No other process ever
 appends to it.
 
+A `LedgerStore` is read; a `WritableLedgerStore` has the writing half as well. A store that others write to, such as the
+BookKeeper of a live cluster, is the first only.
+
 All calls are synchronous and may come from many threads at once. None hangs: a wait for another process has a
 deadline. Errors are those of `offload_hooks.errors`; they name ledger and entry, and for damage the file and byte.
 A store serves the process that made it; a forked child makes its own.
@@ -47,7 +50,7 @@ class LedgerStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredLedger:
-    """A ledger that `LedgerStore.recover` sealed, or found sealed.
+    """A ledger that `WritableLedgerStore.recover` sealed, or found sealed.
 
     Attributes:
         status: the sealed ledger.
@@ -66,12 +69,12 @@ class LedgerStoreDescription:
     Attributes:
         name: the store's kind.
         location: where it is; without credentials.
-        max_entry_bytes: the largest payload that it takes.
+        max_entry_bytes: the largest payload that it takes; 0 if it is only read.
     """
 
     name: str
     location: str
-    max_entry_bytes: int
+    max_entry_bytes: int = 0
 
 
 class EntryBatch(Sequence[memoryview]):
@@ -132,8 +135,8 @@ class LedgerWriter(Protocol):
     after a kill of the process; whether it is there after a failure of the machine as well, the store's options say.
 
     A call that raises `LedgerFailedError` has an unknown outcome: its entries, or the first of them, may be there.
-    `LedgerStore.recover` finds out, for the ids that it keeps are those that the calls would have answered. After any
-    other error nothing of the call is there, and the writer can be used on.
+    `WritableLedgerStore.recover` finds out, for the ids that it keeps are those that the calls would have answered.
+    After any other error nothing of the call is there, and the writer can be used on.
     """
 
     @property
@@ -219,10 +222,35 @@ class SizedLedgerReader(Protocol):
 
 
 class LedgerStore(Protocol):
-    """The hot tier, or a part of it."""
+    """The hot tier, or a part of it, that is read."""
 
     def describe(self) -> LedgerStoreDescription:
         """Describe the store; makes no request."""
+
+    def open(self, ledger_id: int) -> LedgerReader:
+        """Open a ledger for reading. No writer is fenced.
+
+        Raises:
+            UnknownLedgerError: there is none of this id.
+            FormatError: it is damaged.
+            StoreError: the store fails.
+        """
+
+    def verify(self, ledger_id: int) -> LedgerStatus:
+        """Read and check all acknowledged entries, and the facts that a sealed ledger has of itself.
+
+        Errors as `LedgerReader.read`.
+        """
+
+    def ledger_ids(self) -> Sequence[int]:
+        """The ids of all ledgers, ascending."""
+
+    def close(self) -> None:
+        """Give back files, connections and threads. Nothing of the store may be called afterwards but `close`."""
+
+
+class WritableLedgerStore(LedgerStore, Protocol):
+    """A ledger store that this program writes to."""
 
     def create(self, custom_metadata: Mapping[str, bytes]) -> LedgerWriter:
         """Create a ledger, durably; its id is greater than that of every ledger created before, by any process.
@@ -233,15 +261,6 @@ class LedgerStore(Protocol):
         Raises:
             OptionError: the metadata is larger than the store takes.
             StoreFullError, AccessDeniedError, StoreError: the store fails.
-        """
-
-    def open(self, ledger_id: int) -> LedgerReader:
-        """Open a ledger for reading. No writer is fenced.
-
-        Raises:
-            UnknownLedgerError: there is none of this id.
-            FormatError: it is damaged.
-            StoreError: the store fails.
         """
 
     def recover(self, ledger_id: int, accept_loss: bool = False) -> RecoveredLedger:
@@ -259,23 +278,11 @@ class LedgerStore(Protocol):
             StoreError: the store fails; `StoreTimeoutError` if another process holds the ledger too long.
         """
 
-    def verify(self, ledger_id: int) -> LedgerStatus:
-        """Read and check all acknowledged entries, and the facts that a sealed ledger has of itself.
-
-        Errors as `LedgerReader.read`.
-        """
-
     def delete(self, ledger_id: int) -> bool:
         """Delete a ledger, durably: its writer is fenced, its space given back. Whether it was there.
 
         Readers get `UnknownLedgerError` from then on. After a crash it is there, or not; it can be called again.
         """
 
-    def ledger_ids(self) -> Sequence[int]:
-        """The ids of all ledgers, ascending."""
-
     def close(self) -> None:
-        """Give back files and threads. Ledgers that are open for writing are made durable, but not sealed.
-
-        Nothing of the store may be called afterwards but `close`.
-        """
+        """See `LedgerStore`. Ledgers that are open for writing are made durable, but not sealed."""

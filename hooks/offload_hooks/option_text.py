@@ -35,6 +35,16 @@ def as_seconds(option: str, value: object) -> float:
     return number
 
 
+def as_rate(option: str, value: object) -> float | None:
+    """How much in a second, more than 0; None, as an empty text, for no limit."""
+    if value is None or value == "":
+        return None
+    rate = as_seconds(option, value)
+    if rate <= 0:
+        raise OptionError(f"the option {option!r} lets nothing through", expected="more than 0")
+    return rate
+
+
 def as_name(option: str, value: object) -> str:
     """A text that is not empty."""
     if not isinstance(value, str) or not value.strip():

@@ -40,7 +40,7 @@ from offload_hooks import HOOK_SPEC_VERSION, OPTIONAL_HOOKS, Capabilities, TierH
 from offload_hooks.errors import OffloadError
 from offload_hooks.ledger_stores import LedgerReader, LedgerStore, LedgerWriter
 from offload_hooks.metadata_stores import MetadataStore, WritableMetadataStore
-from offload_hooks.testing import DriverConformance, LedgerStoreConformance, MetadataStoreConformance
+from offload_hooks.testing import DriverConformance, MetadataStoreConformance, WritableLedgerStoreConformance
 from offload_hooks.testing.cases.base import SuiteBase
 from offload_hooks.testing.fault_plan import KINDS
 from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase
@@ -225,7 +225,7 @@ def test_the_fields_of_a_scans_estimate_are_documented():
     ("page", "suite", "base"),
     [
         ("conformance", DriverConformance, SuiteBase),
-        ("hot-tier", LedgerStoreConformance, LedgerSuiteBase),
+        ("hot-tier", WritableLedgerStoreConformance, LedgerSuiteBase),
         ("metadata-stores", MetadataStoreConformance, MetadataSuiteBase),
     ],
 )

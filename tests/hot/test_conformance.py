@@ -7,17 +7,17 @@ from typing import ClassVar
 import pytest
 
 from offload_core.storage.hot import FileLedgerStore
-from offload_hooks.testing import LedgerStoreConformance, MemoryLedgers, MemoryLedgerStore
+from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, WritableLedgerStoreConformance
 
 
-class TestMemory(LedgerStoreConformance):
+class TestMemory(WritableLedgerStoreConformance):
     @pytest.fixture
     def make_store(self):
         shared = MemoryLedgers()
         return lambda: MemoryLedgerStore(shared)
 
 
-class TestEmbedded(LedgerStoreConformance):
+class TestEmbedded(WritableLedgerStoreConformance):
     options: ClassVar = {"sync": "interval", "sync_interval_s": 0.01}
     max_examples = 10
     shrink = False

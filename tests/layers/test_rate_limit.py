@@ -12,7 +12,8 @@ from offload_hooks.errors import OptionError
 from offload_hooks.testing import MemoryDriver
 from offload_hooks.testing.forks import in_forked_child
 from offload_hooks.testing.threads import together
-from offload_layers.rate_limit import RateLimitLayer, TokenBucket
+from offload_hooks.token_bucket import TokenBucket
+from offload_layers.rate_limit import RateLimitLayer
 
 
 class Time:

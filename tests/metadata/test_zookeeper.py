@@ -26,8 +26,9 @@ from offload_core.metadata.records import (
     pack_stored_record,
     parse_stored_record,
 )
-from offload_core.metadata.stores.zookeeper import ZooKeeperStore, parse_hosts
+from offload_core.metadata.stores.zookeeper import ZooKeeperStore
 from offload_core.storage.tier import open_store
+from offload_core.storage.zookeeper_connection import parse_hosts
 from offload_hooks.errors import (
     AccessDeniedError,
     DataLossError,

@@ -10,8 +10,7 @@ from tiers import uuid_of
 
 from offload_core.metadata.records import pack_managed_ledger_info
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.metadata.stores.zookeeper import MARKERS, MAX_VALUE_BYTES, ZooKeeperStore
-from offload_core.metadata.stores.zookeeper_connection import MARK
+from offload_core.metadata.stores.zookeeper import MARK, MARKERS, MAX_VALUE_BYTES, ZooKeeperStore
 from offload_hooks.errors import (
     AccessDeniedError,
     BadMagicError,

@@ -20,7 +20,7 @@ from offload_hooks.testing.conformance import DriverConformance  # noqa: E402
 from offload_hooks.testing.fault_plan import DoneFault, Fault, FaultPlan  # noqa: E402
 from offload_hooks.testing.faults import FaultLayer  # noqa: E402
 from offload_hooks.testing.faulty_metadata import FaultyMetadataStore, MetadataCall, MetadataFault  # noqa: E402
-from offload_hooks.testing.ledger_conformance import LedgerStoreConformance  # noqa: E402
+from offload_hooks.testing.ledger_conformance import LedgerStoreConformance, WritableLedgerStoreConformance  # noqa: E402
 from offload_hooks.testing.ledger_machine import ledger_state_machine  # noqa: E402
 from offload_hooks.testing.memory import MemoryBackDoor, MemoryDriver, MemoryTier  # noqa: E402
 from offload_hooks.testing.memory_ledgers import MemoryLedgers, MemoryLedgerStore  # noqa: E402
@@ -48,6 +48,7 @@ __all__ = [
     "MetadataCall",
     "MetadataFault",
     "MetadataStoreConformance",
+    "WritableLedgerStoreConformance",
     "driver_state_machine",
     "ledger_state_machine",
     "metadata_state_machine",

@@ -19,7 +19,7 @@ from offload_hooks.errors import (
     RangeError,
     UnknownLedgerError,
 )
-from offload_hooks.ledger_stores import LedgerReader, LedgerStore, LedgerWriter
+from offload_hooks.ledger_stores import LedgerReader, LedgerWriter, WritableLedgerStore
 from offload_hooks.testing.content import content
 from offload_hooks.testing.ledger_cases.base import refuses
 
@@ -43,7 +43,7 @@ class ExpectedLedger:
 class LedgerMachine(RuleBasedStateMachine):
     """Calls of stores, checked against lists; made ready by `ledger_state_machine`."""
 
-    make_store: ClassVar[Callable[[], LedgerStore]]
+    make_store: ClassVar[Callable[[], WritableLedgerStore]]
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,6 +196,6 @@ class LedgerMachine(RuleBasedStateMachine):
         assert sorted(set(self.stores[by % _STORES].ledger_ids()) - self.before) == expected
 
 
-def ledger_state_machine(make_store: Callable[[], LedgerStore]) -> type[LedgerMachine]:
+def ledger_state_machine(make_store: Callable[[], WritableLedgerStore]) -> type[LedgerMachine]:
     """The state machine of a store, to be run by Hypothesis."""
     return type("LedgerMachine", (LedgerMachine,), {"make_store": staticmethod(make_store)})

@@ -7,7 +7,7 @@ written. `length` can be wrong in the field: recount, do not trust. Source: docs
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from offload_core.format.codec.protobuf_records import MOST_BYTES_IN_OBJECTS, parse_protobuf, text_of
 from offload_proto.bookkeeper_pb2 import LedgerMetadataFormat
@@ -48,6 +48,7 @@ class LedgerMetadata:
         last_entry_id: None while the ledger is open or empty.
         ctime_ms: creation time in milliseconds since 1970, UTC.
         custom: custom metadata in stored order, key → bytes.
+        password: makes the key of digests of the type HMAC.
     """
 
     write_quorum_size: int
@@ -60,6 +61,7 @@ class LedgerMetadata:
     digest_type: DigestType | None = None
     ctime_ms: int | None = None
     custom: tuple[tuple[str, bytes], ...] = ()
+    password: bytes = field(default=b"", repr=False)
 
 
 def parse_ledger_metadata(data: bytes | memoryview) -> LedgerMetadata:
@@ -69,7 +71,13 @@ def parse_ledger_metadata(data: bytes | memoryview) -> LedgerMetadata:
         MetadataError: not a protobuf of this type, or a required field is missing.
         BadLengthError: it has more than a MiB.
     """
-    record = parse_protobuf(LedgerMetadataFormat, data, "ledger metadata", most_bytes=MOST_BYTES_IN_OBJECTS)
+    return from_metadata_record(
+        parse_protobuf(LedgerMetadataFormat, data, "ledger metadata", most_bytes=MOST_BYTES_IN_OBJECTS)
+    )
+
+
+def from_metadata_record(record: LedgerMetadataFormat) -> LedgerMetadata:
+    """The value of a decoded `LedgerMetadataFormat`; `MetadataError` for a text in it that is none."""
     return LedgerMetadata(
         write_quorum_size=record.quorumSize,
         ensemble_size=record.ensembleSize,
@@ -89,6 +97,7 @@ def parse_ledger_metadata(data: bytes | memoryview) -> LedgerMetadata:
         digest_type=DigestType(record.digestType) if record.HasField("digestType") else None,
         ctime_ms=record.ctime if record.HasField("ctime") else None,
         custom=tuple((text_of(item.key, "ledger metadata"), item.value) for item in record.customMetadata),
+        password=record.password,
     )
 
 

@@ -1,19 +1,21 @@
 """A ZooKeeper as a metadata store: a Pulsar's, which is only read, or a root of our own in any ensemble.
 
 Writes are compare-and-set, and made exactly once, also if connections break. A write is one transaction of three
-operations: check that the root's count of deletions is the same as when the node was inspected (see
-`zookeeper_connection`); change the node, if it still has the same version; and set the write's number in a marker, an
-ephemeral node of this session that one write at a time uses. If an answer is lost, the same transaction is sent again:
-it can succeed only if the first did not, and if it fails, the marker shows whether the first did. If the session is
-lost as well, so is the marker: then an unchanged node means that nothing was written, and otherwise the outcome is
-unknown. Source: docs/metadata-stores.md.
+operations: check that the root's count of deletions is the same as when the node was inspected; change the node, if it
+still has the same version; and set the write's number in a marker, an ephemeral node of this session that one write at
+a time uses. If an answer is lost, the same transaction is sent again: it can succeed only if the first did not, and if
+it fails, the marker shows whether the first did. If the session is lost as well, so is the marker: then an unchanged
+node means that nothing was written, and otherwise the outcome is unknown. Source: docs/metadata-stores.md.
+
+The root is marked as ours, or refused, so that nothing is written to a live Pulsar's tree. Its data identifies it, and
+its version counts deletions: every writer checks both. ZooKeeper's versions of a node begin anew when it is deleted and
+created again; with the count the two differ.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -32,21 +34,22 @@ from kazoo.exceptions import (
     RolledBackError,
 )
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from offload_core.metadata.stores.zookeeper_connection import MARK, ZooKeeperConnection, ZooKeeperRoot
+from offload_core.metadata.stores.record_paths import PULSARS
+from offload_core.storage.zookeeper_connection import ZooKeeperConnection, connect_zookeeper
 from offload_hooks.errors import (
     AccessDeniedError,
+    BadMagicError,
     InvalidKeyError,
-    MissingExtraError,
     OptionError,
     OutcomeUnknownError,
     StoreError,
     StoreUnavailableError,
+    UnsupportedVersionError,
     VersionConflictError,
 )
 from offload_hooks.metadata_stores import check_path
-from offload_hooks.option_text import as_choice, as_count, as_flag, as_seconds, as_secret
-from offload_hooks.tls_options import tls_context
 
 MAX_VALUE_BYTES = 1_000_000
 """ZooKeeper closes the connection of a client that sends a request of 1 MiB (`jute.maxbuffer`)."""
@@ -54,6 +57,105 @@ MAX_VALUE_BYTES = 1_000_000
 MARKERS = ".writers"
 _TURNS = 200
 _LOOK_AGAIN = (BadVersionError, NoNodeError, NodeExistsError, NotEmptyError)
+
+_KIND = b"pulsar-offload metadata "
+MARK = _KIND + b"1"
+"""The data of a root of ours."""
+
+_ROOT_TURNS = 20
+
+
+class ZooKeeperRoot:
+    """The root of a metadata store; `path` is a ZooKeeper's, empty for the ensemble's own root."""
+
+    def __init__(self, connection: ZooKeeperConnection, path: str) -> None:
+        self.path = path
+        self._connection = connection
+
+    @property
+    def acl(self) -> list[Any]:
+        """The rights of our nodes: with a login no other user may write, without one all may."""
+        found: list[Any] = (
+            [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if self._connection.has_login else OPEN_ACL_UNSAFE
+        )
+        return found
+
+    def generation(self) -> int:
+        """The number of deletions so far. A root that is missing or empty is made ours.
+
+        Raises:
+            OptionError: the ensemble's own root, or a node of Pulsar's.
+            BadMagicError: it holds something else. UnsupportedVersionError: it was written by a newer program.
+        """
+        self._check_names()
+        for _ in range(_ROOT_TURNS):
+            found = self._connection.ask(self._get, self.path)
+            if found is None:
+                self.make_parents(self.path)
+                self._try(lambda client: client.create_async(self.path, MARK, self.acl))
+                continue
+            data, stat = found
+            if data == MARK:
+                generation: int = stat.version
+                return generation
+            if data or stat.numChildren:
+                raise self._refusal(data or b"")
+            self._claim(stat.version)
+        raise StoreUnavailableError("the root of a metadata store is being changed by others", key=self._key)
+
+    def make_parents(self, path: str) -> None:
+        """Make the nodes above `path` that are missing, without data."""
+        parts = path.split("/")[1:-1]
+        for depth in range(1, len(parts) + 1):
+            self._make_parent("/" + "/".join(parts[:depth]))
+
+    def _make_parent(self, node: str) -> None:
+        if self._connection.ask(lambda client: client.exists_async(node), node) is None:
+            self._try(lambda client: client.create_async(node, None, self.acl))
+
+    @property
+    def _key(self) -> str:
+        return f"{self._connection.place}{self.path}"
+
+    def _get(self, client: KazooClient) -> Any:
+        client.sync_async(self.path)
+        return client.get_async(self.path)
+
+    def _try(self, request: Callable[[KazooClient], Any]) -> None:
+        """Make a request that another process may make at the same time; the caller inspects the result."""
+        with suppress(NodeExistsError, NoNodeError, BadVersionError):
+            self._connection.ask_once(request, self.path)
+
+    def _claim(self, version: int) -> None:
+        self._try(lambda client: client.set_async(self.path, MARK, version))
+
+    def _check_names(self) -> None:
+        names = self.path.split("/")[1:]
+        if not names or not PULSARS.isdisjoint(names):
+            raise OptionError(
+                "a ZooKeeper is written only below a root of its own",
+                key=self._key,
+                expected="a URL such as zk://host:2181/pulsar-offload",
+            )
+
+    def _refusal(self, data: bytes) -> BadMagicError | UnsupportedVersionError:
+        if data.startswith(_KIND):
+            return UnsupportedVersionError(
+                "the root of a metadata store has a version that is not known here",
+                key=self._key,
+                expected=MARK.decode(),
+                found=ascii(data[:50]),
+                hint="Upgrade pulsar-offload: pip install --upgrade pulsar-offload.",
+            )
+        names = self._connection.ask(lambda client: client.get_children_async(self.path), self.path) or []
+        what = "a live Pulsar's tree is there" if not PULSARS.isdisjoint(names) else "something else is there"
+        return BadMagicError(
+            f"nothing is written to a ZooKeeper where {what}",
+            key=self._key,
+            expected="a root that is new, empty, or ours",
+            found=", ".join(sorted(names)[:5]) or "data",
+            hint="Name a root of its own: zk://host:2181/pulsar-offload",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,11 +366,6 @@ def _failure(results: Sequence[Any]) -> KazooException | None:
     return next((each for each in failures if not isinstance(each, RolledBackError)), None)
 
 
-_FORM = "zk://host:2181, or zk://host-1:2181,host-2:2181/chroot"
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
-_MECHANISMS = ("DIGEST-MD5", "GSSAPI")
-
-
 class ZooKeeperStore:
     """The metadata store `zk:`; see `offload_hooks.metadata_stores.WritableMetadataStore`.
 
@@ -308,54 +405,36 @@ class ZooKeeperStore:
         timeout_s: object = 10,
         attempts: object = 3,
     ) -> None:
-        hosts, slash, chroot = parse_hosts(url).partition("/")
-        speaks_tls = as_flag("tls", tls)
-        if not speaks_tls and (ca_bundle or client_certificate or client_key):
-            raise OptionError("certificates are of no use without TLS", hint="Set the option 'tls' to true.")
-        secret = as_secret("digest", digest, digest_file)
-        if secret is not None and ":" not in secret:
-            raise OptionError("the option 'digest' has another form", expected="user:password")
-        self._root = f"{slash}{chroot}"
-        self._connection = ZooKeeperConnection(
-            place=f"zk://{hosts}",
-            hosts=hosts,
-            digest=secret,
-            sasl=_sasl_options(
-                mechanism=sasl_mechanism,
-                username=sasl_username,
-                password=as_secret("sasl_password", sasl_password, sasl_password_file),
-                service=sasl_service,
-                principal=sasl_principal,
-            ),
-            tls=tls_context(ca_bundle, client_certificate, client_key) if speaks_tls else None,
-            timeout_s=as_seconds("timeout_s", timeout_s),
-            attempts=as_count("attempts", attempts),
+        self._connection, self._root = connect_zookeeper(
+            url,
+            digest=digest,
+            digest_file=digest_file,
+            sasl_mechanism=sasl_mechanism,
+            sasl_username=sasl_username,
+            sasl_password=sasl_password,
+            sasl_password_file=sasl_password_file,
+            sasl_service=sasl_service,
+            sasl_principal=sasl_principal,
+            tls=tls,
+            ca_bundle=ca_bundle,
+            client_certificate=client_certificate,
+            client_key=client_key,
+            timeout_s=timeout_s,
+            attempts=attempts,
         )
         self._writer = ZooKeeperWriter(self._connection, self._root)
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         """See `WritableMetadataStore`. The version is that of ZooKeeper's transaction (`mzxid`)."""
-        node = f"{self._root}{check_path(path)}"
-
-        def request(client: KazooClient) -> Any:
-            client.sync_async(node)  # else a server that lags may answer with an old state
-            return client.get_async(node)
-
-        found = self._connection.ask(request, node)
-        if found is None or found[0] is None:  # a node without data only leads to others
+        found = self._connection.read(f"{self._root}{check_path(path)}")
+        value, stat = (None, None) if found is None else found
+        if value is None or stat is None:  # a node without data only leads to others
             return None
-        value, stat = found
         return value, stat.mzxid
 
     def children(self, path: str) -> list[str]:
         """See `WritableMetadataStore`."""
-        node = f"{self._root}{check_path(path)}"
-
-        def request(client: KazooClient) -> Any:
-            client.sync_async(node)
-            return client.get_children_async(node)
-
-        return list(self._connection.ask(request, node) or ())
+        return self._connection.children(f"{self._root}{check_path(path)}")
 
     def put(self, path: str, value: bytes, expected_version: int | None) -> int:
         """See `WritableMetadataStore`."""
@@ -368,41 +447,3 @@ class ZooKeeperStore:
     def close(self) -> None:
         """See `WritableMetadataStore`."""
         self._connection.close()
-
-
-def parse_hosts(url: str) -> str:
-    """`host:port,…/chroot` of a URL, as kazoo takes it.
-
-    Raises:
-        OptionError: another form. A user or password in it is never shown.
-    """
-    hosts = url.partition(":")[2].removeprefix("//").rstrip("/")
-    names, slash, chroot = hosts.partition("/")
-    if "@" in names:
-        raise OptionError(
-            "the URL of a ZooKeeper must not hold a user or password", hint="Give the option 'digest_file'."
-        )
-    if not all(_HOST.fullmatch(name) for name in names.split(",")):
-        raise OptionError("this is no URL of a ZooKeeper", expected=_FORM)
-    if slash and any(part in ("", ".", "..") or not part.isprintable() for part in chroot.split("/")):
-        raise OptionError("the chroot of a ZooKeeper is no path", expected=_FORM)
-    return hosts
-
-
-def _sasl_options(*, mechanism: str | None, **given: str | None) -> dict[str, str] | None:
-    options = {name: value for name, value in given.items() if value is not None}
-    if mechanism is None:
-        if options:
-            raise OptionError("options of SASL are of no use without 'sasl_mechanism'")
-        return None
-    options["mechanism"] = as_choice("sasl_mechanism", mechanism, _MECHANISMS)
-    if mechanism == "DIGEST-MD5" and not options.keys() >= {"username", "password"}:
-        raise OptionError("the SASL mechanism DIGEST-MD5 needs 'sasl_username' and 'sasl_password'")
-    try:
-        import puresasl  # noqa: F401 - of kazoo[sasl], and needed for nothing else
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "SASL needs the module 'puresasl', which is not installed",
-            hint="Install it: pip install 'kazoo[sasl]'",
-        ) from error
-    return options

@@ -35,7 +35,7 @@ from offload_hooks.errors import (
 )
 from offload_hooks.filters import OffloadFilter
 from offload_hooks.key_providers import KeyProvider
-from offload_hooks.ledger_stores import LedgerStore
+from offload_hooks.ledger_stores import LedgerStore, WritableLedgerStore
 from offload_hooks.metadata_stores import MetadataStore
 from offload_hooks.schemas import SchemaProvider
 
@@ -152,6 +152,18 @@ def make_metadata_store(scheme: str, url: str, options: Mapping[str, object]) ->
 def make_ledger_store(name: str, options: Mapping[str, object]) -> LedgerStore:
     """Import a ledger store and construct it; errors as `make_driver`, and the store's own."""
     return cast("LedgerStore", _make(LEDGER_STORES, name, options))
+
+
+def make_writable_ledger_store(name: str, options: Mapping[str, object]) -> WritableLedgerStore:
+    """The same, of a store that this program can write to; `OptionError` for one that is only read."""
+    store = make_ledger_store(name, options)
+    if not callable(getattr(store, "create", None)):
+        store.close()
+        raise OptionError(
+            f"the ledger store {name!r} is only read: nothing can be written to it",
+            hint="A hot tier of our own is the store 'embedded', for instance.",
+        )
+    return cast("WritableLedgerStore", store)
 
 
 def make_filter(name: str, options: Mapping[str, object]) -> OffloadFilter:

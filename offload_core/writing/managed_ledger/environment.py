@@ -23,7 +23,7 @@ from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.offloader_stats import OffloaderStats
 from offload_core.storage.tier import Tier, UploadTimeouts, open_store
-from offload_core.storage.tier.registry import make_ledger_store
+from offload_core.storage.tier.registry import make_writable_ledger_store
 from offload_core.writing.audit import AuditLog, FileAuditLog, LoggedChanges
 from offload_core.writing.managed_ledger.policy_tiers import PolicyFilters, PolicyReads, PolicyTiers
 from offload_core.writing.managed_ledger.streaming.pool import StreamingPool
@@ -32,7 +32,7 @@ from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_core.writing.offload_filters import NO_FILTER, ChosenFilter
 from offload_core.writing.settings import Configuration, PolicyStore, ResolvedPolicies, TierSettings
 from offload_hooks.errors import FormatError, OptionError, UnknownLedgerError
-from offload_hooks.ledger_stores import LedgerReader, LedgerStore, LedgerWriter
+from offload_hooks.ledger_stores import LedgerReader, LedgerWriter, WritableLedgerStore
 from offload_hooks.metadata_stores import WritableMetadataStore
 
 NAME_KEY = "pulsar/managed-ledger"
@@ -41,13 +41,13 @@ NAME_KEY = "pulsar/managed-ledger"
 class HotLedgers:
     """The ledgers of a hot tier by managed ledger. The answers are kept: they never change."""
 
-    def __init__(self, store: LedgerStore) -> None:
+    def __init__(self, store: WritableLedgerStore) -> None:
         self.store = store
         self._lock = threading.Lock()
         self._names: dict[int, str | None] = {}
 
     def create(self, name: str) -> LedgerWriter:
-        """Create a ledger of this managed ledger. Errors as `LedgerStore.create`."""
+        """Create a ledger of this managed ledger. Errors as `WritableLedgerStore.create`."""
         writer = self.store.create(
             {"application": b"pulsar", "component": b"managed-ledger", NAME_KEY: name.encode()}
         )
@@ -171,7 +171,7 @@ def open_environment(
     options = {name: value.get_secret_value() for name, value in hot_tier.options.items()}
     records, policies_of = ManagedLedgerRecords(store), policies_by_name(policies)
     with ExitStack() as stack:
-        hot = stack.enter_context(closing(make_ledger_store(hot_tier.store, options)))
+        hot = stack.enter_context(closing(make_writable_ledger_store(hot_tier.store, options)))
         others = [stack.enter_context(closing(_opened(tier))) for tier in configuration.tiers]
         tiers = stack.enter_context(
             closing(

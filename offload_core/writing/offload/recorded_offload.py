@@ -70,7 +70,7 @@ from offload_hooks.ledger_stores import (
     EntryBatch,
     LedgerReader,
     LedgerStatus,
-    LedgerStore,
+    WritableLedgerStore,
 )
 
 _log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class RecordedOffloads:
     def __init__(
         self,
         records: ManagedLedgerRecords,
-        hot: LedgerStore,
+        hot: WritableLedgerStore,
         tiers: KnownTiers | TiersOf,
         *,
         offloader_of: Callable[[Tier, str], LedgerOffloader] = lambda tier, _: LedgerOffloader(tier),

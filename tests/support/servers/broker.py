@@ -21,7 +21,7 @@ DEFAULT_BLOCK_BYTES = 64 << 20
 QUICK_START = ("-XX:TieredStopAtLevel=1",)
 """Without Java's optimising compiler a start takes half the CPU time."""
 
-_OPENED = [
+OPENED = [
     *(f"java.base/{package}" for package in ("java.io", "java.lang", "java.nio", "java.util.zip")),
     *(f"java.base/jdk.internal.{package}" for package in ("misc", "platform")),
     "java.management/sun.management",
@@ -123,7 +123,7 @@ class Broker(Server):
         }
         return [
             *(str(java), "-Xmx1536m", "-XX:MaxDirectMemorySize=1536m", *self._java_options),
-            *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+            *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED),
             *(f"-D{name}={value}" for name, value in properties.items()),
             *("-cp", f"{installed}/lib/*", "org.apache.pulsar.PulsarStandaloneStarter"),
             *("--config", str(self._conf)),

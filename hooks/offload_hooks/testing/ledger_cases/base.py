@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import ClassVar
 
 import pytest
 
 from offload_hooks.errors import OffloadError
-from offload_hooks.ledger_stores import LedgerReader, LedgerStore, LedgerWriter
+from offload_hooks.ledger_stores import LedgerReader, LedgerStore, LedgerWriter, WritableLedgerStore
 from offload_hooks.testing.content import content
 
 
@@ -38,6 +38,15 @@ class LedgerSuiteBase:
         pytest.fail(
             f"{type(self).__name__} needs a fixture 'make_store': what makes a ledger store, each time on the same "
             "ledgers, of which there are none at first (see docs/hot-tier.md)",
+            pytrace=False,
+        )
+
+    @pytest.fixture
+    def make_ledger(self) -> Callable[[Sequence[bytes]], int]:
+        """For a store that is only read, to be written by the author: what makes a ledger with these payloads."""
+        pytest.fail(
+            f"{type(self).__name__} needs a fixture 'make_ledger': what writes and seals a ledger with some payloads, "
+            "and answers its id (see docs/hot-tier.md)",
             pytrace=False,
         )
 
@@ -70,7 +79,7 @@ def payloads(count: int, seed: int = 0) -> list[bytes]:
     return [content(i * 37 % 500, seed * 10_000 + i) for i in range(count)]
 
 
-def written(store: LedgerStore, entries: list[bytes]) -> LedgerWriter:
+def written(store: WritableLedgerStore, entries: Sequence[bytes]) -> LedgerWriter:
     """The writer of a ledger that has these entries."""
     writer = store.create({})
     if entries:

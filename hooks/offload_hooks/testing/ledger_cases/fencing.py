@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from offload_hooks.errors import LedgerFencedError, UnknownLedgerError
-from offload_hooks.ledger_stores import LedgerStore
+from offload_hooks.ledger_stores import WritableLedgerStore
 from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase, all_of, payloads, refuses, written
 
 
@@ -15,7 +15,7 @@ class FencingCases(LedgerSuiteBase):
 
     @pytest.mark.parametrize("count", [0, 1, 100])
     def test_recovery_seals_what_was_acknowledged(
-        self, store: LedgerStore, other: LedgerStore, count: int
+        self, store: WritableLedgerStore, other: WritableLedgerStore, count: int
     ) -> None:
         writer = written(store, payloads(count))
         recovered = other.recover(writer.ledger_id)
@@ -25,7 +25,9 @@ class FencingCases(LedgerSuiteBase):
         assert all_of(store.open(writer.ledger_id)) == payloads(count)
 
     @pytest.mark.parametrize("by", ["another", "the same"])
-    def test_a_writer_is_fenced_by_recovery(self, store: LedgerStore, other: LedgerStore, by: str) -> None:
+    def test_a_writer_is_fenced_by_recovery(
+        self, store: WritableLedgerStore, other: WritableLedgerStore, by: str
+    ) -> None:
         writer = written(store, payloads(5))
         (other if by == "another" else store).recover(writer.ledger_id)
         for call in (
@@ -40,7 +42,7 @@ class FencingCases(LedgerSuiteBase):
         assert other.verify(writer.ledger_id).entry_count == 5
 
     def test_a_fenced_writer_is_fenced_whatever_it_does_first(
-        self, store: LedgerStore, other: LedgerStore
+        self, store: WritableLedgerStore, other: WritableLedgerStore
     ) -> None:
         for first in ("append", "sync", "close"):
             writer = written(store, payloads(5))
@@ -48,20 +50,24 @@ class FencingCases(LedgerSuiteBase):
             with refuses(LedgerFencedError, ledger_id=writer.ledger_id):
                 writer.append(b"x") if first == "append" else getattr(writer, first)()
 
-    def test_recovery_again_changes_nothing(self, store: LedgerStore, other: LedgerStore) -> None:
+    def test_recovery_again_changes_nothing(
+        self, store: WritableLedgerStore, other: WritableLedgerStore
+    ) -> None:
         writer = written(store, payloads(5))
         first = other.recover(writer.ledger_id)
         assert store.recover(writer.ledger_id) == other.recover(writer.ledger_id) == first
 
     def test_recovery_of_a_sealed_ledger_changes_nothing(
-        self, store: LedgerStore, other: LedgerStore
+        self, store: WritableLedgerStore, other: WritableLedgerStore
     ) -> None:
         writer = written(store, payloads(5))
         status = writer.close()
         assert other.recover(writer.ledger_id).status == status
         assert writer.close() == status
 
-    def test_readers_go_on_over_recovery(self, store: LedgerStore, other: LedgerStore) -> None:
+    def test_readers_go_on_over_recovery(
+        self, store: WritableLedgerStore, other: WritableLedgerStore
+    ) -> None:
         writer = written(store, payloads(50))
         readers = [each.open(writer.ledger_id) for each in (store, other)]
         assert [reader.status().sealed for reader in readers] == [False, False]
@@ -70,7 +76,7 @@ class FencingCases(LedgerSuiteBase):
             assert reader.status().sealed
             assert all_of(reader) == payloads(50)
 
-    def test_a_new_ledger_goes_on(self, store: LedgerStore, other: LedgerStore) -> None:
+    def test_a_new_ledger_goes_on(self, store: WritableLedgerStore, other: WritableLedgerStore) -> None:
         old = written(store, payloads(5))
         other.recover(old.ledger_id)
         new = written(other, payloads(7))
@@ -78,7 +84,9 @@ class FencingCases(LedgerSuiteBase):
         assert new.append(b"x") == 7
 
     @pytest.mark.parametrize("state", ["open", "sealed", "recovered"])
-    def test_a_deleted_ledger_is_gone(self, store: LedgerStore, other: LedgerStore, state: str) -> None:
+    def test_a_deleted_ledger_is_gone(
+        self, store: WritableLedgerStore, other: WritableLedgerStore, state: str
+    ) -> None:
         writer = written(store, payloads(100))
         reader, others = store.open(writer.ledger_id), other.open(writer.ledger_id)
         others.read(0, 10)
@@ -99,7 +107,9 @@ class FencingCases(LedgerSuiteBase):
                 each.status()
 
     @pytest.mark.parametrize("by", ["another", "the same"])
-    def test_a_writer_is_fenced_by_deletion(self, store: LedgerStore, other: LedgerStore, by: str) -> None:
+    def test_a_writer_is_fenced_by_deletion(
+        self, store: WritableLedgerStore, other: WritableLedgerStore, by: str
+    ) -> None:
         writer = written(store, payloads(5))
         assert (other if by == "another" else store).delete(writer.ledger_id)
         for call in (lambda: writer.append(b"x"), lambda: writer.append_batch([b"x"]), writer.close):
@@ -107,7 +117,9 @@ class FencingCases(LedgerSuiteBase):
                 call()
         assert store.ledger_ids() == []
 
-    def test_deleting_one_leaves_the_others(self, store: LedgerStore, other: LedgerStore) -> None:
+    def test_deleting_one_leaves_the_others(
+        self, store: WritableLedgerStore, other: WritableLedgerStore
+    ) -> None:
         writers = [written(store, payloads(10, seed)) for seed in range(3)]
         other.delete(writers[1].ledger_id)
         for seed in (0, 2):

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 
 from offload_hooks.errors import LedgerFencedError
-from offload_hooks.ledger_stores import LedgerStatus, LedgerStore, LedgerWriter
+from offload_hooks.ledger_stores import LedgerStatus, LedgerWriter, WritableLedgerStore
 from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase, all_of, payloads, written
 from offload_hooks.testing.threads import outcomes, together
 
@@ -18,8 +18,8 @@ _EACH = 25
 class RacingCases(LedgerSuiteBase):
     """Promises for calls at the same time."""
 
-    def test_ids_are_unique_over_stores(self, store: LedgerStore, other: LedgerStore) -> None:
-        def create(each: LedgerStore) -> list[int]:
+    def test_ids_are_unique_over_stores(self, store: WritableLedgerStore, other: WritableLedgerStore) -> None:
+        def create(each: WritableLedgerStore) -> list[int]:
             return [each.create({}).ledger_id for _ in range(5)]
 
         calls = [partial(create, each) for each in [store, other] * (self.racers // 2)]
@@ -29,7 +29,7 @@ class RacingCases(LedgerSuiteBase):
         assert sorted(chain.from_iterable(found)) == list(store.ledger_ids())
         assert len(set(store.ledger_ids())) == 5 * len(calls)
 
-    def test_entries_of_many_threads_get_dense_ids_in_order(self, store: LedgerStore) -> None:
+    def test_entries_of_many_threads_get_dense_ids_in_order(self, store: WritableLedgerStore) -> None:
         writer = store.create({})
 
         def append(who: int) -> list[int]:
@@ -44,7 +44,7 @@ class RacingCases(LedgerSuiteBase):
             [b"%d-%d" % (who, i) for i in range(_EACH)] for who in range(self.racers)
         ]
 
-    def test_batches_of_many_threads_stay_together(self, store: LedgerStore) -> None:
+    def test_batches_of_many_threads_stay_together(self, store: WritableLedgerStore) -> None:
         writer = store.create({})
 
         def append(who: int) -> list[int]:
@@ -61,7 +61,7 @@ class RacingCases(LedgerSuiteBase):
                 assert entries[first : first + len(expected)] == expected
 
     def test_readers_see_a_prefix_while_entries_are_appended(
-        self, store: LedgerStore, other: LedgerStore
+        self, store: WritableLedgerStore, other: WritableLedgerStore
     ) -> None:
         writer = store.create({})
         total = 200
@@ -70,7 +70,7 @@ class RacingCases(LedgerSuiteBase):
             for i in range(total):
                 writer.append(b"entry %d" % i)
 
-        def follow(each: LedgerStore) -> None:
+        def follow(each: WritableLedgerStore) -> None:
             reader, seen = each.open(writer.ledger_id), 0
             while seen < total:
                 count = reader.status().entry_count
@@ -84,7 +84,7 @@ class RacingCases(LedgerSuiteBase):
         together(calls, self.deadline_s)
 
     def test_what_was_acknowledged_before_recovery_is_kept(
-        self, store: LedgerStore, other: LedgerStore
+        self, store: WritableLedgerStore, other: WritableLedgerStore
     ) -> None:
         writer = written(store, payloads(5))
 
@@ -109,7 +109,7 @@ class RacingCases(LedgerSuiteBase):
         for who, ids in enumerate(found):
             assert {entries[i] for i in ids} <= {b"%d" % who}
 
-    def test_recovery_and_closing_agree(self, store: LedgerStore, other: LedgerStore) -> None:
+    def test_recovery_and_closing_agree(self, store: WritableLedgerStore, other: WritableLedgerStore) -> None:
         for _ in range(5):
             writer = written(store, payloads(5))
 

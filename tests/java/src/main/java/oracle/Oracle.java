@@ -42,7 +42,12 @@ public final class Oracle {
             Map.entry("send_typed", Typed::send),
             Map.entry("time_writer", Timing::writer),
             Map.entry("time_reader", Timing::reader),
-            Map.entry("time_client_reader", ClientTiming::reader));
+            Map.entry("time_client_reader", ClientTiming::reader),
+            Map.entry("create_ledger", BookKeeperLedgers::create),
+            Map.entry("append_to_ledger", BookKeeperLedgers::append),
+            Map.entry("close_ledger", BookKeeperLedgers::close),
+            Map.entry("delete_ledger", BookKeeperLedgers::delete),
+            Map.entry("time_ledger", BookKeeperLedgers::time));
 
     private Oracle() {}
 

@@ -1,22 +1,18 @@
-"""A connection to a ZooKeeper ensemble, by kazoo, and the root of our own in it.
+"""A connection to a ZooKeeper ensemble, by kazoo, and the options that say where it is and who asks.
 
 Each process has one connection: kazoo's threads do not survive a fork, so a forked child has a session of its own.
 kazoo's errors become ours.
-
-The root is marked as ours, or refused, so that nothing is written to a live Pulsar's tree. Its data identifies it, and
-its version counts deletions: every writer checks both. ZooKeeper's versions of a node begin anew when it is deleted and
-created again; with the count the two differ.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import ssl
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import stamina
@@ -33,19 +29,18 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from offload_core.metadata.stores.record_paths import PULSARS
 from offload_hooks.errors import (
     AccessDeniedError,
-    BadMagicError,
+    MissingExtraError,
     OffloadError,
     OptionError,
     StoreError,
     StoreTimeoutError,
     StoreUnavailableError,
-    UnsupportedVersionError,
 )
+from offload_hooks.option_text import as_choice, as_count, as_flag, as_seconds, as_secret
+from offload_hooks.tls_options import tls_context
 
 _RECEIVED_BYTES = 1 << 20
 _LOOK_S = 0.02
@@ -113,6 +108,27 @@ class ZooKeeperConnection:
                 except NoNodeError:
                     return None
         raise AssertionError("stamina's loop ends by an answer or an error")
+
+    def read(self, node: str) -> tuple[bytes | None, Any] | None:
+        """The data of a node and its `ZnodeStat`, as new as any server has them; None if it is not there.
+
+        Errors as `ask`.
+        """
+
+        def request(client: KazooClient) -> Any:
+            client.sync_async(node)  # else a server that lags may answer with an old state
+            return client.get_async(node)
+
+        return self.ask(request, node)
+
+    def children(self, node: str) -> list[str]:
+        """The names directly below a node, in any order; none if it is not there. Errors as `ask`."""
+
+        def request(client: KazooClient) -> Any:
+            client.sync_async(node)
+            return client.get_children_async(node)
+
+        return list(self.ask(request, node) or ())
 
     def ask_once(self, request: Request, path: str) -> Any:
         """The answer to a request that is made once; errors as `ask`, and kazoo's of a node's existence and version."""
@@ -285,101 +301,93 @@ class _Bounded:
         return getattr(self._socket, name)
 
 
-_KIND = b"pulsar-offload metadata "
-MARK = _KIND + b"1"
-"""The data of a root of ours."""
-
-_TURNS = 20
+_FORM = "zk://host:2181, or zk://host-1:2181,host-2:2181/chroot"
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_MECHANISMS = ("DIGEST-MD5", "GSSAPI")
 
 
-class ZooKeeperRoot:
-    """The root of a metadata store; `path` is a ZooKeeper's, empty for the ensemble's own root."""
+def connect_zookeeper(
+    url: str,
+    *,
+    digest: str | None = None,
+    digest_file: str | None = None,
+    sasl_mechanism: str | None = None,
+    sasl_username: str | None = None,
+    sasl_password: str | None = None,
+    sasl_password_file: str | None = None,
+    sasl_service: str | None = None,
+    sasl_principal: str | None = None,
+    tls: object = False,
+    ca_bundle: str | None = None,
+    client_certificate: str | None = None,
+    client_key: str | None = None,
+    timeout_s: object = 10,
+    attempts: object = 3,
+) -> tuple[ZooKeeperConnection, str]:
+    """A connection by options as they arrive, and the chroot: empty, or a path. For the options see `ZooKeeperStore`.
 
-    def __init__(self, connection: ZooKeeperConnection, path: str) -> None:
-        self.path = path
-        self._connection = connection
+    Raises:
+        OptionError, MissingExtraError: options that make no sense, or need what is not installed.
+        StoreError: see `ZooKeeperConnection.ask`.
+    """
+    hosts, slash, chroot = parse_hosts(url).partition("/")
+    speaks_tls = as_flag("tls", tls)
+    if not speaks_tls and (ca_bundle or client_certificate or client_key):
+        raise OptionError("certificates are of no use without TLS", hint="Set the option 'tls' to true.")
+    secret = as_secret("digest", digest, digest_file)
+    if secret is not None and ":" not in secret:
+        raise OptionError("the option 'digest' has another form", expected="user:password")
+    connection = ZooKeeperConnection(
+        place=f"zk://{hosts}",
+        hosts=hosts,
+        digest=secret,
+        sasl=_sasl_options(
+            mechanism=sasl_mechanism,
+            username=sasl_username,
+            password=as_secret("sasl_password", sasl_password, sasl_password_file),
+            service=sasl_service,
+            principal=sasl_principal,
+        ),
+        tls=tls_context(ca_bundle, client_certificate, client_key) if speaks_tls else None,
+        timeout_s=as_seconds("timeout_s", timeout_s),
+        attempts=as_count("attempts", attempts),
+    )
+    return connection, f"{slash}{chroot}"
 
-    @property
-    def acl(self) -> list[Any]:
-        """The rights of our nodes: with a login no other user may write, without one all may."""
-        found: list[Any] = (
-            [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if self._connection.has_login else OPEN_ACL_UNSAFE
+
+def parse_hosts(url: str) -> str:
+    """`host:port,…/chroot` of a URL, as kazoo takes it.
+
+    Raises:
+        OptionError: another form. A user or password in it is never shown.
+    """
+    hosts = url.partition(":")[2].removeprefix("//").rstrip("/")
+    names, slash, chroot = hosts.partition("/")
+    if "@" in names:
+        raise OptionError(
+            "the URL of a ZooKeeper must not hold a user or password", hint="Give the option 'digest_file'."
         )
-        return found
+    if not all(_HOST.fullmatch(name) for name in names.split(",")):
+        raise OptionError("this is no URL of a ZooKeeper", expected=_FORM)
+    if slash and any(part in ("", ".", "..") or not part.isprintable() for part in chroot.split("/")):
+        raise OptionError("the chroot of a ZooKeeper is no path", expected=_FORM)
+    return hosts
 
-    def generation(self) -> int:
-        """The number of deletions so far. A root that is missing or empty is made ours.
 
-        Raises:
-            OptionError: the ensemble's own root, or a node of Pulsar's.
-            BadMagicError: it holds something else. UnsupportedVersionError: it was written by a newer program.
-        """
-        self._check_names()
-        for _ in range(_TURNS):
-            found = self._connection.ask(self._get, self.path)
-            if found is None:
-                self.make_parents(self.path)
-                self._try(lambda client: client.create_async(self.path, MARK, self.acl))
-                continue
-            data, stat = found
-            if data == MARK:
-                generation: int = stat.version
-                return generation
-            if data or stat.numChildren:
-                raise self._refusal(data or b"")
-            self._claim(stat.version)
-        raise StoreUnavailableError("the root of a metadata store is being changed by others", key=self._key)
-
-    def make_parents(self, path: str) -> None:
-        """Make the nodes above `path` that are missing, without data."""
-        parts = path.split("/")[1:-1]
-        for depth in range(1, len(parts) + 1):
-            self._make_parent("/" + "/".join(parts[:depth]))
-
-    def _make_parent(self, node: str) -> None:
-        if self._connection.ask(lambda client: client.exists_async(node), node) is None:
-            self._try(lambda client: client.create_async(node, None, self.acl))
-
-    @property
-    def _key(self) -> str:
-        return f"{self._connection.place}{self.path}"
-
-    def _get(self, client: KazooClient) -> Any:
-        client.sync_async(self.path)
-        return client.get_async(self.path)
-
-    def _try(self, request: Callable[[KazooClient], Any]) -> None:
-        """Make a request that another process may make at the same time; the caller inspects the result."""
-        with suppress(NodeExistsError, NoNodeError, BadVersionError):
-            self._connection.ask_once(request, self.path)
-
-    def _claim(self, version: int) -> None:
-        self._try(lambda client: client.set_async(self.path, MARK, version))
-
-    def _check_names(self) -> None:
-        names = self.path.split("/")[1:]
-        if not names or not PULSARS.isdisjoint(names):
-            raise OptionError(
-                "a ZooKeeper is written only below a root of its own",
-                key=self._key,
-                expected="a URL such as zk://host:2181/pulsar-offload",
-            )
-
-    def _refusal(self, data: bytes) -> BadMagicError | UnsupportedVersionError:
-        if data.startswith(_KIND):
-            return UnsupportedVersionError(
-                "the root of a metadata store has a version that is not known here",
-                key=self._key,
-                expected=MARK.decode(),
-                found=ascii(data[:50]),
-                hint="Upgrade pulsar-offload: pip install --upgrade pulsar-offload.",
-            )
-        names = self._connection.ask(lambda client: client.get_children_async(self.path), self.path) or []
-        what = "a live Pulsar's tree is there" if not PULSARS.isdisjoint(names) else "something else is there"
-        return BadMagicError(
-            f"nothing is written to a ZooKeeper where {what}",
-            key=self._key,
-            expected="a root that is new, empty, or ours",
-            found=", ".join(sorted(names)[:5]) or "data",
-            hint="Name a root of its own: zk://host:2181/pulsar-offload",
-        )
+def _sasl_options(*, mechanism: str | None, **given: str | None) -> dict[str, str] | None:
+    options = {name: value for name, value in given.items() if value is not None}
+    if mechanism is None:
+        if options:
+            raise OptionError("options of SASL are of no use without 'sasl_mechanism'")
+        return None
+    options["mechanism"] = as_choice("sasl_mechanism", mechanism, _MECHANISMS)
+    if mechanism == "DIGEST-MD5" and not options.keys() >= {"username", "password"}:
+        raise OptionError("the SASL mechanism DIGEST-MD5 needs 'sasl_username' and 'sasl_password'")
+    try:
+        import puresasl  # noqa: F401 - of kazoo[sasl], and needed for nothing else
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "SASL needs the module 'puresasl', which is not installed",
+            hint="Install it: pip install 'kazoo[sasl]'",
+        ) from error
+    return options

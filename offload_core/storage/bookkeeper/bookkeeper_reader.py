@@ -1,0 +1,497 @@
+"""The reader of one ledger of BookKeeper: entries by id, from the bookies that its description names.
+
+Where all bookies of an ensemble have every entry, entries are read in batches from one of them; else, and from a bookie
+that is too old for batches, one by one, each from a bookie that has it. A bookie that cannot be reached, lacks an entry
+or sends a damaged one is passed over for the next of the entry's bookies. If none of them has it, the description is
+read again: it changes when entries move, also that of a closed ledger.
+
+An open ledger is read as far as it is known to be acknowledged. Source: docs/live-clusters.md.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import stamina
+
+from offload_core.format.bookkeeper.bookie_frames import BookieCode
+from offload_core.format.bookkeeper.digests import EntryDigest
+from offload_core.format.bookkeeper.kernels.stored_entries import (
+    DAMAGED,
+    NOT_ANSWERED,
+    check_entries,
+    join_payloads,
+)
+from offload_core.format.codec.arrays import Bytes
+from offload_core.format.codec.ledger_metadata import DigestType, LedgerState
+from offload_core.format.messages.checksum import crc32c_address
+from offload_core.storage.bookkeeper.bookie_connection import BookieConnection, FoundEntries
+from offload_core.storage.bookkeeper.bookies import Bookies
+from offload_core.storage.bookkeeper.described_ledgers import DescribedLedger, DescribedLedgers
+from offload_hooks.errors import (
+    AccessDeniedError,
+    DataLossError,
+    FormatError,
+    LedgerClosedError,
+    OffloadError,
+    RangeError,
+    StoreTimeoutError,
+    StoreUnavailableError,
+)
+from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus
+
+_HEAD_BYTES = 64
+"""More than comes with each entry besides its payload."""
+
+_MISSING = (BookieCode.NO_LEDGER, BookieCode.NO_ENTRY)
+_MOST_IN_BATCH = 1 << 16
+
+LastConfirmed = Callable[[int, DescribedLedger], int | None]
+"""Tells the last confirmed entry of an open ledger, as its writer has it; None if it does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fault:
+    """Why a bookie did not give an entry: its code, or an error."""
+
+    bookie_id: str
+    why: BookieCode | OffloadError
+
+    @property
+    def is_missing(self) -> bool:
+        return self.why in _MISSING
+
+    def __str__(self) -> str:
+        return f"{self.bookie_id}: {self.why.name if isinstance(self.why, BookieCode) else self.why.what}"
+
+
+class BookKeeperLedgerReader:
+    """Reads one ledger; see `LedgerReader`. Made by the store; threads may share it.
+
+    Args:
+        last_confirmed: asked about an open ledger before the bookies are.
+        timeout_s: for each call.
+        attempts: how often all bookies of an entry are asked, where that may help.
+    """
+
+    def __init__(
+        self,
+        ledger_id: int,
+        ledgers: DescribedLedgers,
+        bookies: Bookies,
+        *,
+        last_confirmed: LastConfirmed | None,
+        timeout_s: float,
+        attempts: int,
+    ) -> None:
+        self._ledger_id = ledger_id
+        self._ledgers = ledgers
+        self._bookies = bookies
+        self._last_confirmed = last_confirmed
+        self._timeout_s = timeout_s
+        self._attempts = attempts
+        self._lock = threading.Lock()
+        self._ahead: EntryBatch | None = None
+        self._entry_bytes = 1024.0
+        self._confirmed = 0
+        self._closed = False
+        self._described = ledgers.get(ledger_id)
+        self._checksum = crc32c_address()
+        self._digest = EntryDigest.of_ledger(self._described.metadata)
+        if self._end is not None:
+            self._expect(self._end, self._described.metadata.length)
+
+    @property
+    def ledger_id(self) -> int:
+        """See `LedgerReader`."""
+        return self._ledger_id
+
+    def status(self) -> LedgerStatus:
+        """See `LedgerReader`. `size_bytes` of an open ledger is known as of the entry that its bookies confirm."""
+        self._check_open()
+        if self._end is not None:
+            return self._status(self._end, self._described.metadata.length, sealed=True)
+        self._described = self._ledgers.get(self._ledger_id)
+        if self._end is not None:
+            return self.status()
+        return self._open_status(time.monotonic() + self._timeout_s)
+
+    def read(
+        self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> EntryBatch:
+        """See `LedgerReader`.
+
+        Raises:
+            DataLossError: no bookie that should have it has an entry.
+        """
+        self._check_open()
+        count = self._end if self._end is not None else self._confirmed
+        if self._end is None and last_entry_id >= count:
+            count = self.status().entry_count
+        if not 0 <= first_entry_id <= last_entry_id < count or max_bytes < 1:
+            raise RangeError(
+                "the ledger does not have these entries",
+                ledger_id=self._ledger_id,
+                expected=f"first ≤ last < {count}, at least 1 byte",
+                found=f"{first_entry_id} to {last_entry_id}, {max_bytes} bytes",
+            )
+        deadline = time.monotonic() + self._timeout_s
+        with self._lock:
+            ahead, self._ahead = self._ahead, None
+        parts: list[EntryBatch] = []
+        entry_id, room = first_entry_id, max_bytes
+        while True:
+            if ahead is None or not ahead.first_entry_id <= entry_id < ahead.stop_entry_id:
+                ahead = self._fetch(entry_id, last_entry_id, room, deadline)
+            part = _cut(ahead, entry_id, last_entry_id + 1, room, at_least_one=not parts)
+            if len(part):
+                parts.append(part)
+                entry_id, room = part.stop_entry_id, room - part.offsets[-1]
+            if entry_id > last_entry_id or entry_id < ahead.stop_entry_id:
+                break
+        if entry_id < ahead.stop_entry_id:
+            with self._lock:
+                self._ahead = ahead
+        return _together(parts)
+
+    def close(self) -> None:
+        """See `LedgerReader`."""
+        self._closed = True
+        with self._lock:
+            self._ahead = None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LedgerClosedError("the ledger's reader was closed", ledger_id=self._ledger_id)
+
+    # --- state ---------------------------------------------------------------------------------
+
+    @property
+    def _end(self) -> int | None:
+        """Number of entries of a closed ledger; None of one that is open or in recovery."""
+        metadata = self._described.metadata
+        if metadata.state is not LedgerState.CLOSED:
+            return None
+        return 0 if metadata.last_entry_id is None else metadata.last_entry_id + 1
+
+    def _status(self, entry_count: int, size_bytes: int, *, sealed: bool) -> LedgerStatus:
+        return LedgerStatus(
+            ledger_id=self._ledger_id,
+            entry_count=entry_count,
+            size_bytes=size_bytes,
+            sealed=sealed,
+            created_at_ms=self._described.created_at_ms,
+            custom_metadata=dict(self._described.metadata.custom),
+        )
+
+    def _open_status(self, deadline: float) -> LedgerStatus:
+        """The end of an open ledger: what its writer's broker says, or the bookies of its last ensemble confirm.
+
+        All before the last ensemble is acknowledged, else it would not have begun.
+        """
+        told = (
+            None if self._last_confirmed is None else self._last_confirmed(self._ledger_id, self._described)
+        )
+        last = self._described.metadata.ensembles[-1]
+        confirmed = last.first_entry_id - 1
+        lengths: dict[int, int] = {}
+        faults: list[_Fault] = []
+        for bookie_id in dict.fromkeys(last.members):
+            try:
+                with self._bookies.connection(bookie_id, deadline) as connection:
+                    self._bookies.wait_for(requests=1)
+                    entry = connection.read_last(self._ledger_id, self._digest, deadline)
+            except OffloadError as error:
+                faults.append(_Fault(bookie_id=bookie_id, why=error))
+                continue
+            if isinstance(entry, BookieCode):
+                if entry not in _MISSING:  # it may have the newest entry, and will not say
+                    faults.append(_Fault(bookie_id=bookie_id, why=entry))
+                continue
+            confirmed = max(confirmed, entry.last_add_confirmed)
+            lengths[entry.entry_id] = entry.length
+        if told is None and len(faults) == len(set(last.members)):
+            raise self._unreadable(None, faults)
+        with self._lock:
+            self._confirmed = max(self._confirmed, confirmed + 1, 0 if told is None else told + 1)
+            count = self._confirmed
+        size = 0
+        if count and count - 1 in lengths:
+            size = lengths[count - 1]
+        elif count:
+            size = self._length_up_to(count - 1, deadline)
+        self._expect(count, size)
+        return self._status(count, size, sealed=False)
+
+    def _length_up_to(self, entry_id: int, deadline: float) -> int:
+        """Payload bytes up to and with an entry, which stand in it."""
+        faults: list[_Fault] = []
+        for bookie_id in self._bookies.in_order(self._holders(entry_id)):
+            answer = self._ask({bookie_id: [entry_id]}, deadline)[bookie_id]
+            try:
+                if isinstance(answer, OffloadError):
+                    raise answer
+                if answer.codes[0] == BookieCode.OK:
+                    at, length = int(answer.offsets[0]), int(answer.lengths[0])
+                    stored = answer.window.data[at : at + length]
+                    return self._digest.parse(stored, self._ledger_id, entry_id).length
+                faults.append(_Fault(bookie_id=bookie_id, why=_code(answer.codes[0])))
+            except OffloadError as error:
+                faults.append(_Fault(bookie_id=bookie_id, why=error))
+        raise self._unreadable(entry_id, faults)
+
+    def _expect(self, entry_count: int, size_bytes: int) -> None:
+        """Take the mean size of entries for that of those to be read."""
+        if entry_count:
+            self._entry_bytes = max(1.0, size_bytes / entry_count)
+
+    # --- where entries are ---------------------------------------------------------------------
+
+    def _segment(self, entry_id: int) -> tuple[Sequence[str], int | None]:
+        """The ensemble that has an entry, and where the next one begins; None for the last."""
+        ensembles = self._described.metadata.ensembles
+        at = bisect_right(ensembles, entry_id, key=lambda each: each.first_entry_id) - 1
+        stop = ensembles[at + 1].first_entry_id if at + 1 < len(ensembles) else None
+        return ensembles[at].members, stop
+
+    def _holders(self, entry_id: int) -> list[str]:
+        """The bookies that have an entry, the first at first."""
+        members, _ = self._segment(entry_id)
+        quorum = self._described.metadata.write_quorum_size
+        return [members[(entry_id + i) % len(members)] for i in range(quorum)]
+
+    # --- fetching ------------------------------------------------------------------------------
+
+    def _fetch(self, first: int, last: int, max_bytes: int, deadline: float) -> EntryBatch:
+        """Read entries from bookies, one at least; more than `max_bytes` only if they were sent."""
+        moved = False
+        for attempt in stamina.retry_context(
+            on=_may_help, attempts=self._attempts, timeout=None, wait_initial=0.05, wait_max=2.0
+        ):
+            with attempt:
+                try:
+                    return self._fetch_once(first, last, max_bytes, deadline)
+                except (DataLossError, StoreUnavailableError, FormatError):
+                    before = self._described.metadata
+                    self._described = self._ledgers.get(self._ledger_id)  # raises if the ledger was deleted
+                    if moved or self._described.metadata == before or time.monotonic() >= deadline:
+                        raise
+                    moved = True
+                return self._fetch_once(first, last, max_bytes, deadline)
+        raise AssertionError("stamina's loop ends by an answer or an error")
+
+    def _fetch_once(self, first: int, last: int, max_bytes: int, deadline: float) -> EntryBatch:
+        members, stop = self._segment(first)
+        last = last if stop is None else min(last, stop - 1)
+        wanted = max(1, min(last - first + 1, int(max_bytes / self._entry_bytes * 1.25) + 1))
+        quorum = self._described.metadata.write_quorum_size
+        if quorum < len(members) or wanted == 1:
+            return self._fetch_singles(first, wanted, deadline)
+        return self._fetch_batch(first, min(wanted, _MOST_IN_BATCH), max_bytes, deadline)
+
+    def _fetch_batch(self, first: int, count: int, max_bytes: int, deadline: float) -> EntryBatch:
+        faults: list[_Fault] = []
+        for bookie_id in self._bookies.in_order(self._holders(first)):
+            if not self._bookies.reads_batches(bookie_id):
+                return self._fetch_singles(first, count, deadline)
+            is_new = False
+            try:
+                with self._bookies.connection(bookie_id, deadline) as connection:
+                    is_new = connection.is_new
+                    self._bookies.wait_for(requests=1)
+                    found = connection.read_batch(
+                        self._ledger_id,
+                        first,
+                        max_count=count,
+                        max_bytes=max_bytes + _HEAD_BYTES * count,
+                        deadline=deadline,
+                    )
+                    if not isinstance(found, BookieCode):
+                        self._check(found, first)
+                        return self._joined(found, first)
+                faults.append(_Fault(bookie_id=bookie_id, why=found))
+            except StoreTimeoutError as error:
+                faults.append(_Fault(bookie_id=bookie_id, why=error))
+            except OffloadError as error:
+                faults.append(_Fault(bookie_id=bookie_id, why=error))
+                if (
+                    is_new
+                    and isinstance(error, StoreUnavailableError)
+                    and self._answers(bookie_id, first, deadline)
+                ):
+                    self._bookies.mark_old(bookie_id)  # it closes the connection at what it does not know
+                    return self._fetch_singles(first, count, deadline)
+        raise self._unreadable(first, faults)
+
+    def _answers(self, bookie_id: str, entry_id: int, deadline: float) -> bool:
+        """True if a bookie answers to a single read."""
+        answer = self._ask({bookie_id: [entry_id]}, deadline)[bookie_id]
+        return not isinstance(answer, OffloadError)
+
+    def _fetch_singles(self, first: int, count: int, deadline: float) -> EntryBatch:
+        """Read entries one by one, all at once; those that one bookie does not give, from the next that has them."""
+        count = min(count, self._bookies.limits.requests_at_once)
+        holders = [self._bookies.in_order(self._holders(first + i)) for i in range(count)]
+        codes = np.full(count, NOT_ANSWERED, np.int32)
+        offsets, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        windows: list[Bytes] = [np.empty(0, np.uint8)]
+        faults: list[_Fault] = []
+        for turn in range(len(holders[0])):
+            by_bookie: dict[str, list[int]] = {}
+            for i in np.flatnonzero(codes != BookieCode.OK).tolist():
+                by_bookie.setdefault(holders[i][turn], []).append(first + i)
+            for bookie_id, answer in self._ask(by_bookie, deadline).items():
+                ids = by_bookie[bookie_id]
+                if isinstance(answer, OffloadError):
+                    faults.extend([_Fault(bookie_id=bookie_id, why=answer)] * (first in ids))
+                    continue
+                try:
+                    self._check(answer, ids[0])
+                except FormatError as error:
+                    faults.append(_Fault(bookie_id=bookie_id, why=error))
+                found = np.flatnonzero(answer.codes != NOT_ANSWERED)
+                at = found + (ids[0] - first)
+                codes[at] = answer.codes[found]
+                offsets[at] = answer.offsets[found] + sum(map(len, windows))
+                lengths[at] = answer.lengths[found]
+                windows.append(answer.window)
+                if first in ids and codes[0] > BookieCode.OK:
+                    faults.append(_Fault(bookie_id=bookie_id, why=_code(codes[0])))
+        if codes[0] != BookieCode.OK:
+            raise self._unreadable(first, faults)
+        whole = FoundEntries(window=np.concatenate(windows), codes=codes, offsets=offsets, lengths=lengths)
+        return self._joined(whole, first)
+
+    def _ask(
+        self, by_bookie: Mapping[str, list[int]], deadline: float
+    ) -> dict[str, FoundEntries | OffloadError]:
+        """Read single entries (ascending) from some bookies at the same time; what each answers, or its error."""
+        answers: dict[str, FoundEntries | OffloadError] = {}
+        with ExitStack() as lent:
+            asked: dict[str, BookieConnection] = {}
+            for bookie_id in sorted(by_bookie):
+                ids = np.array(by_bookie[bookie_id], np.int64)
+                try:
+                    connection = lent.enter_context(self._bookies.connection(bookie_id, deadline))
+                    self._bookies.wait_for(requests=len(ids))
+                    connection.send_reads(self._ledger_id, ids, deadline)
+                    asked[bookie_id] = connection
+                except OffloadError as error:
+                    answers[bookie_id] = error
+            for bookie_id, connection in asked.items():
+                ids = np.array(by_bookie[bookie_id], np.int64)
+                size = int((self._entry_bytes + _HEAD_BYTES) * len(ids))
+                try:
+                    answers[bookie_id] = connection.receive_reads(
+                        self._ledger_id, ids, expected_bytes=size, deadline=deadline
+                    )
+                except OffloadError as error:
+                    answers[bookie_id] = error
+        return answers
+
+    def _check(self, found: FoundEntries, first: int) -> None:
+        """Mark the entries that are damaged; `FormatError` if the first is."""
+        digest = self._digest
+        damaged = check_entries(
+            found.window,
+            found.codes,
+            found.offsets,
+            found.lengths,
+            self._ledger_id,
+            first,
+            digest.payload_offset,
+            digest.kind is DigestType.CRC32C,
+            self._checksum,
+        )
+        if damaged or digest.kind not in (DigestType.CRC32C, DigestType.DUMMY):
+            for i in range(len(found.codes)):
+                if found.codes[i] in (BookieCode.OK, DAMAGED):
+                    at, length = int(found.offsets[i]), int(found.lengths[i])
+                    try:
+                        digest.parse(found.window.data[at : at + length], self._ledger_id, first + i)
+                    except FormatError:
+                        found.codes[i] = DAMAGED
+                        if i == 0:
+                            raise
+
+    def _joined(self, found: FoundEntries, first: int) -> EntryBatch:
+        """The entries up to the first that was not found, whose payloads are copied."""
+        missing = np.flatnonzero(found.codes != BookieCode.OK)
+        count = int(missing[0]) if len(missing) else len(found.codes)
+        begin = self._digest.payload_offset
+        lengths = found.lengths[:count]
+        values = np.empty(int(lengths.sum()) - begin * count, np.uint8)
+        borders = np.empty(count + 1, np.int64)
+        join_payloads(found.window, found.offsets[:count], lengths, begin, values, borders)
+        self._bookies.wait_for(received=len(values))
+        return _batch(first, values, borders)
+
+    def _unreadable(self, entry_id: int | None, faults: Sequence[_Fault]) -> OffloadError:
+        """The error where no bookie gives an entry (or any, for None): that of one that is damaged before others."""
+        found = "; ".join(map(str, faults))
+        errors = [fault.why for fault in faults if isinstance(fault.why, OffloadError)]
+        for first in (FormatError, AccessDeniedError):
+            for error in errors:
+                if isinstance(error, first):
+                    return error.at(ledger_id=self._ledger_id, entry_id=entry_id)
+        kind: type[OffloadError] = StoreUnavailableError
+        what, hint = "no bookie of a ledger answers", None
+        if BookieCode.UNAUTHORIZED in [fault.why for fault in faults]:
+            kind, what, hint = AccessDeniedError, "the bookies want a login", "See the options 'sasl_…'."
+        elif all(fault.is_missing for fault in faults):
+            kind, what = DataLossError, "no bookie has what it should have of a ledger"
+        elif any(isinstance(error, StoreTimeoutError) for error in errors):
+            kind = StoreTimeoutError
+        return kind(
+            what,
+            key=self._ledgers.place,
+            ledger_id=self._ledger_id,
+            entry_id=entry_id,
+            found=found,
+            hint=hint,
+        )
+
+
+def _code(code: int) -> BookieCode:
+    return BookieCode(code) if code in BookieCode._value2member_map_ else BookieCode.IO_ERROR
+
+
+def _may_help(error: Exception) -> bool:
+    return isinstance(error, OffloadError) and error.retryable
+
+
+def _batch(first: int, values: npt.NDArray[np.uint8], borders: npt.NDArray[np.int64]) -> EntryBatch:
+    return EntryBatch(first, values.data.toreadonly(), borders.data.cast("B").cast("q").toreadonly())
+
+
+def _cut(batch: EntryBatch, begin: int, stop: int, max_bytes: int, *, at_least_one: bool) -> EntryBatch:
+    """The entries of a batch from `begin` up to `stop`, as far as `max_bytes` go."""
+    borders = np.frombuffer(batch.offsets, np.int64)
+    first = begin - batch.first_entry_id
+    end = int(np.searchsorted(borders, borders[first] + max_bytes, side="right")) - 1
+    end = min(max(end, first + at_least_one), stop - batch.first_entry_id, len(batch))
+    if first == 0 and end == len(batch):
+        return batch
+    cut = borders[first : end + 1]
+    return EntryBatch(
+        begin, batch.data[cut[0] : cut[-1]], (cut - cut[0]).data.cast("B").cast("q").toreadonly()
+    )
+
+
+def _together(parts: Sequence[EntryBatch]) -> EntryBatch:
+    """Batches that follow one another, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    values = np.concatenate([np.frombuffer(part.data, np.uint8) for part in parts])
+    borders, used = [np.zeros(1, np.int64)], 0
+    for part in parts:
+        borders.append(np.frombuffer(part.offsets, np.int64)[1:] + used)
+        used += part.offsets[-1]
+    return _batch(parts[0].first_entry_id, values, np.concatenate(borders))
