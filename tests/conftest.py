@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bookkeeper_cluster import BookKeeperCluster
 from chromium import Chromium
 from crash_points import close_what_is_left
 from oracle import Oracle
@@ -43,6 +44,7 @@ _GROUPS = {
     "spark_connect": "spark",
     "broker": "broker",
     "zookeeper": "broker",
+    "bookkeeper": "broker",
     "zookeeper_broker": "broker",
     "oracle": "spark",
     "fake_gcs": "stores",
@@ -274,6 +276,16 @@ def oracle(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orac
         started = Oracle(tmp_path_factory.mktemp("oracle"))
     with started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def bookkeeper(
+    zookeeper: ZooKeeper, oracle: Oracle, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BookKeeperCluster]:
+    """One cluster of three bookies for all tests."""
+    cluster = BookKeeperCluster(zookeeper, oracle)
+    yield cluster.start(tmp_path_factory.mktemp)
+    cluster.stop()
 
 
 @pytest.fixture

@@ -273,7 +273,11 @@ class BookKeeperLedgerReader:
         """Read entries from bookies, one at least; more than `max_bytes` only if they were sent."""
         moved = False
         for attempt in stamina.retry_context(
-            on=_may_help, attempts=self._attempts, timeout=None, wait_initial=0.05, wait_max=2.0
+            on=_may_help,
+            attempts=self._attempts,
+            timeout=max(0.001, deadline - time.monotonic()),
+            wait_initial=0.05,
+            wait_max=2.0,
         ):
             with attempt:
                 try:
@@ -299,13 +303,34 @@ class BookKeeperLedgerReader:
     def _fetch_batch(self, first: int, count: int, max_bytes: int, deadline: float) -> EntryBatch:
         faults: list[_Fault] = []
         for bookie_id in self._bookies.in_order(self._holders(first)):
-            if not self._bookies.reads_batches(bookie_id):
-                return self._fetch_singles(first, count, deadline)
-            is_new = False
-            try:
-                with self._bookies.connection(bookie_id, deadline) as connection:
-                    is_new = connection.is_new
-                    self._bookies.wait_for(requests=1)
+            if self._bookies.reads_batches(bookie_id):
+                try:
+                    found = self._read_batch(bookie_id, first, count, max_bytes, deadline)
+                    if isinstance(found, EntryBatch):
+                        return found
+                    faults.append(_Fault(bookie_id=bookie_id, why=found))
+                    continue
+                except StoreTimeoutError as error:
+                    faults.append(_Fault(bookie_id=bookie_id, why=error))
+                    continue
+                except OffloadError as error:
+                    faults.append(_Fault(bookie_id=bookie_id, why=error))
+                    is_closed = isinstance(error, StoreUnavailableError)
+                    if not is_closed or not self._answers(bookie_id, first, deadline):
+                        continue
+                self._bookies.mark_old(bookie_id)  # it closes connections at what it does not know
+            return self._fetch_singles(first, count, deadline)
+        raise self._unreadable(first, faults)
+
+    def _read_batch(
+        self, bookie_id: str, first: int, count: int, max_bytes: int, deadline: float
+    ) -> EntryBatch | BookieCode:
+        """A batch from one bookie; again if the connection had been used before and turns out to be lost."""
+        for is_again in (False, True):
+            with self._bookies.connection(bookie_id, deadline) as connection:
+                is_new = connection.is_new
+                self._bookies.wait_for(requests=1)
+                try:
                     found = connection.read_batch(
                         self._ledger_id,
                         first,
@@ -313,22 +338,15 @@ class BookKeeperLedgerReader:
                         max_bytes=max_bytes + _HEAD_BYTES * count,
                         deadline=deadline,
                     )
-                    if not isinstance(found, BookieCode):
-                        self._check(found, first)
-                        return self._joined(found, first)
-                faults.append(_Fault(bookie_id=bookie_id, why=found))
-            except StoreTimeoutError as error:
-                faults.append(_Fault(bookie_id=bookie_id, why=error))
-            except OffloadError as error:
-                faults.append(_Fault(bookie_id=bookie_id, why=error))
-                if (
-                    is_new
-                    and isinstance(error, StoreUnavailableError)
-                    and self._answers(bookie_id, first, deadline)
-                ):
-                    self._bookies.mark_old(bookie_id)  # it closes the connection at what it does not know
-                    return self._fetch_singles(first, count, deadline)
-        raise self._unreadable(first, faults)
+                except StoreUnavailableError:
+                    if is_new or is_again or time.monotonic() >= deadline:
+                        raise
+                    continue
+                if isinstance(found, BookieCode):
+                    return found
+                self._check(found, first)
+                return self._joined(found, first)
+        raise AssertionError("the second turn answers or raises")
 
     def _answers(self, bookie_id: str, entry_id: int, deadline: float) -> bool:
         """True if a bookie answers to a single read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,6 +91,7 @@ class Bookie(Server):
             "autoRecoveryDaemonEnabled": "false",
             "httpServerEnabled": "false",
             "enableStatistics": "false",
+            "zkTimeout": 2000,
             **({"bookieId": self._bookie_id} if self._bookie_id else {}),
             **self._more,
         }
@@ -109,7 +111,11 @@ class Bookie(Server):
         ]
 
     def is_ready(self) -> bool:
-        """Return whether it is registered."""
+        """Return whether it listens and is registered; after a kill, the old registration stays for some seconds."""
+        try:
+            socket.create_connection((self.host, self.port), timeout=5).close()
+        except OSError:
+            return False
         with self._zookeeper.connected() as client:
             available = f"{self._cluster}/available"
             places = (f"{available}/{self.bookie_id}", f"{available}/readonly/{self.bookie_id}")
