@@ -58,6 +58,8 @@ _KEPT_BYTES = 8 << 20
 """A larger buffer is given back after use."""
 
 _LENGTH = struct.Struct(">i")
+_LOGIN_WAIT_S = 10.0
+"""For each step of a login: a bookie that refuses it need not say so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,7 @@ class BookieConnection:
         deadline: for connecting and the login.
 
     Raises:
-        AccessDeniedError: the login is refused.
+        AccessDeniedError: the bookie wants another kind of login.
         StoreUnavailableError, StoreTimeoutError, StoreError: no connection comes about.
     """
 
@@ -274,11 +276,12 @@ class BookieConnection:
             while step is not None:
                 self._send(pack_auth(login.plugin, step), deadline)
                 try:
-                    answer = parse_frame(self._receive(deadline).data)
-                except StoreTimeoutError:
-                    raise
-                except StoreUnavailableError as error:  # how a bookie refuses
-                    raise AccessDeniedError("a bookie refuses the login") from error
+                    answer = parse_frame(self._receive(min(deadline, time.monotonic() + _LOGIN_WAIT_S)).data)
+                except StoreUnavailableError as error:
+                    raise type(error)(
+                        "a bookie does not answer a login",
+                        hint="It may have refused it, which it does without a word; its log says why.",
+                    ) from error
                 if not isinstance(answer, AuthAnswer):
                     raise FormatError("a bookie answers something else", expected="a step of the login")
                 if answer.plugin != login.plugin:

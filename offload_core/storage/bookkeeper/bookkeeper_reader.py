@@ -460,7 +460,8 @@ class BookKeeperLedgerReader:
                 if isinstance(error, first):
                     return error.at(ledger_id=self._ledger_id, entry_id=entry_id)
         kind: type[OffloadError] = StoreUnavailableError
-        what, hint = "no bookie of a ledger answers", None
+        what = "no bookie of a ledger answers"
+        hint = next((error.hint for error in errors if error.hint), None)
         if BookieCode.UNAUTHORIZED in [fault.why for fault in faults]:
             kind, what, hint = AccessDeniedError, "the bookies want a login", "See the options 'sasl_…'."
         elif all(fault.is_missing for fault in faults):
