@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from offload_core.format.bookkeeper.bookie_frames import (
@@ -15,6 +16,7 @@ from offload_core.format.bookkeeper.bookie_frames import (
     pack_auth,
     pack_batch_read,
     pack_read,
+    pack_reads,
     parse_frame,
 )
 from offload_core.format.bookkeeper.digests import EntryDigest
@@ -62,6 +64,8 @@ def test_an_answer_is_what_the_bookie_meant(answer):
 def test_requests_are_those_that_bookies_were_asked():
     assert pack_read(4, 19999) == of("v2-read-tiny.request")
     assert pack_read(8, -1) == of("v2-read-last.request")
+    ids = np.array([0, 7, 2**62])
+    assert pack_reads(2**40, ids) == b"".join(pack_read(2**40, entry_id) for entry_id in ids.tolist())
     batch = pack_batch_read(4, 100, request_id=77, max_count=5, max_bytes=1 << 20)
     assert batch == of("v2-batch.request")
     assert pack_start_tls(1) == of("v3-start-tls.request")

@@ -29,6 +29,7 @@ from offload_core.format.bookkeeper.bookie_frames import (
     pack_auth,
     pack_batch_read,
     pack_read,
+    pack_reads,
     parse_batch_head,
     parse_frame,
 )
@@ -176,7 +177,7 @@ class BookieConnection:
 
     def send_reads(self, ledger_id: int, entry_ids: npt.NDArray[np.int64], deadline: float) -> None:
         """Ask for single entries, in one piece; `receive_reads` receives them. Errors as `read_batch`."""
-        self._send(b"".join([pack_read(ledger_id, entry_id) for entry_id in entry_ids.tolist()]), deadline)
+        self._send(pack_reads(ledger_id, entry_ids), deadline)
 
     def receive_reads(
         self, ledger_id: int, entry_ids: npt.NDArray[np.int64], *, expected_bytes: int, deadline: float

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from offload_core.format.bookkeeper.ledger_nodes import BookieAddress, address_of_id, parse_bookie_node
 from offload_core.storage.bookkeeper.bookie_connection import BookieConnection, BookieSecurity
@@ -20,8 +22,13 @@ from offload_hooks.token_bucket import TokenBucket
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
+_THREADS = 8
+"""That read ahead, for all readers of a store; they are started as they are needed."""
 _IDLE_S = 30.0
 """A connection that was not used for so long is made anew: firewalls forget such ones."""
+
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +68,7 @@ class Bookies:
         self._security = security
         self._lock = threading.Lock()
         self._bookies: dict[str, _Bookie] = {}
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="offload-bookies")
         rates = (limits.requests_per_second, limits.bytes_per_second)
         self._buckets = [None if rate is None else TokenBucket(rate, 1.0, time.monotonic) for rate in rates]
 
@@ -101,6 +109,12 @@ class Bookies:
         finally:
             connection.close()
 
+    def in_background(self, work: Callable[[], _Result]) -> Future[_Result] | None:
+        """Do some reading in a thread; None if all are closed."""
+        with suppress(RuntimeError):
+            return self._pool.submit(work)
+        return None
+
     def reads_batches(self, bookie_id: str) -> bool:
         """False if a bookie is known to be too old for batch reads."""
         return not self._bookie(bookie_id).is_old
@@ -120,7 +134,8 @@ class Bookies:
             time.sleep(max(waits))
 
     def close(self) -> None:
-        """Close all connections that are not in use."""
+        """Close all connections, those in use once they are not any more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             bookies = list(self._bookies.values())
         for bookie in bookies:

@@ -5,6 +5,8 @@ that is too old for batches, one by one, each from a bookie that has it. A booki
 or sends a damaged one is passed over for the next of the entry's bookies. If none of them has it, the description is
 read again: it changes when entries move, also that of a closed ledger.
 
+While a caller is busy with some entries, those after them are fetched, as far as the range goes that it asked for.
+
 An open ledger is read as far as it is known to be acknowledged. Source: docs/live-clusters.md.
 """
 
@@ -14,14 +16,16 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import stamina
 
-from offload_core.format.bookkeeper.bookie_frames import BookieCode
+from offload_core.format.bookkeeper.bookie_frames import BATCH_HEAD_BYTES, BookieCode
 from offload_core.format.bookkeeper.digests import EntryDigest
 from offload_core.format.bookkeeper.kernels.stored_entries import (
     DAMAGED,
@@ -98,7 +102,8 @@ class BookKeeperLedgerReader:
         self._timeout_s = timeout_s
         self._attempts = attempts
         self._lock = threading.Lock()
-        self._ahead: EntryBatch | None = None
+        self._left_over: EntryBatch | None = None
+        self._coming: tuple[int, Future[EntryBatch]] | None = None
         self._entry_bytes = 1024.0
         self._confirmed = 0
         self._closed = False
@@ -144,28 +149,50 @@ class BookKeeperLedgerReader:
             )
         deadline = time.monotonic() + self._timeout_s
         with self._lock:
-            ahead, self._ahead = self._ahead, None
+            here, self._left_over = self._left_over, None
+            coming, self._coming = self._coming, None
         parts: list[EntryBatch] = []
         entry_id, room = first_entry_id, max_bytes
-        while True:
-            if ahead is None or not ahead.first_entry_id <= entry_id < ahead.stop_entry_id:
-                ahead = self._fetch(entry_id, last_entry_id, room, deadline)
-            part = _cut(ahead, entry_id, last_entry_id + 1, room, at_least_one=not parts)
-            if len(part):
-                parts.append(part)
-                entry_id, room = part.stop_entry_id, room - part.offsets[-1]
-            if entry_id > last_entry_id or entry_id < ahead.stop_entry_id:
+        while entry_id <= last_entry_id and (not parts or room > max_bytes // 2):
+            if here is None or not here.first_entry_id <= entry_id < here.stop_entry_id:
+                here = self._arrived(coming, entry_id) or self._fetch(entry_id, last_entry_id, room, deadline)
+            part = _cut(here, entry_id, last_entry_id + 1, room, at_least_one=not parts)
+            if not len(part):
                 break
-        if entry_id < ahead.stop_entry_id:
+            parts.append(part)
+            entry_id, room = part.stop_entry_id, room - part.offsets[-1]
+        assert here is not None
+        is_left = entry_id < here.stop_entry_id
+        self._read_ahead(here.stop_entry_id if is_left else entry_id, last_entry_id, max_bytes)
+        if is_left:
             with self._lock:
-                self._ahead = ahead
+                self._left_over = here
         return _together(parts)
 
     def close(self) -> None:
         """See `LedgerReader`."""
         self._closed = True
         with self._lock:
-            self._ahead = None
+            self._left_over = self._coming = None
+
+    def _read_ahead(self, first: int, last: int, max_bytes: int) -> None:
+        """Have the next entries fetched while the caller is busy with these."""
+        if first > last:
+            return
+        deadline = time.monotonic() + self._timeout_s
+        future = self._bookies.in_background(partial(self._fetch, first, last, max_bytes, deadline))
+        if future is not None:
+            with self._lock:
+                self._coming = first, future
+
+    def _arrived(self, coming: tuple[int, Future[EntryBatch]] | None, entry_id: int) -> EntryBatch | None:
+        """What was read ahead, if it begins at an entry; None as well if that failed."""
+        if coming is None or coming[0] != entry_id:
+            return None
+        try:
+            return coming[1].result()
+        except (OffloadError, CancelledError):  # it is tried again by the caller, who gets the error then
+            return None
 
     def _check_open(self) -> None:
         if self._closed:
@@ -234,7 +261,7 @@ class BookKeeperLedgerReader:
         """Payload bytes up to and with an entry, which stand in it."""
         faults: list[_Fault] = []
         for bookie_id in self._bookies.in_order(self._holders(entry_id)):
-            answer = self._ask({bookie_id: [entry_id]}, deadline)[bookie_id]
+            answer = self._ask({bookie_id: np.array([entry_id])}, deadline)[bookie_id]
             try:
                 if isinstance(answer, OffloadError):
                     raise answer
@@ -294,7 +321,7 @@ class BookKeeperLedgerReader:
     def _fetch_once(self, first: int, last: int, max_bytes: int, deadline: float) -> EntryBatch:
         members, stop = self._segment(first)
         last = last if stop is None else min(last, stop - 1)
-        wanted = max(1, min(last - first + 1, int(max_bytes / self._entry_bytes * 1.25) + 1))
+        wanted = max(1, min(last - first + 1, int(max_bytes / self._entry_bytes) + 1))
         quorum = self._described.metadata.write_quorum_size
         if quorum < len(members) or wanted == 1:
             return self._fetch_singles(first, wanted, deadline)
@@ -335,7 +362,7 @@ class BookKeeperLedgerReader:
                         self._ledger_id,
                         first,
                         max_count=count,
-                        max_bytes=max_bytes + _HEAD_BYTES * count,
+                        max_bytes=max_bytes + (4 + self._digest.payload_offset) * count + BATCH_HEAD_BYTES,
                         deadline=deadline,
                     )
                 except StoreUnavailableError:
@@ -350,28 +377,34 @@ class BookKeeperLedgerReader:
 
     def _answers(self, bookie_id: str, entry_id: int, deadline: float) -> bool:
         """True if a bookie answers to a single read."""
-        answer = self._ask({bookie_id: [entry_id]}, deadline)[bookie_id]
+        answer = self._ask({bookie_id: np.array([entry_id])}, deadline)[bookie_id]
         return not isinstance(answer, OffloadError)
 
     def _fetch_singles(self, first: int, count: int, deadline: float) -> EntryBatch:
         """Read entries one by one, all at once; those that one bookie does not give, from the next that has them."""
-        count = min(count, self._bookies.limits.requests_at_once)
-        holders = [self._bookies.in_order(self._holders(first + i)) for i in range(count)]
+        members, _ = self._segment(first)
+        count = min(count, self._bookies.limits.requests_at_once * len(members))
+        holders = [self._bookies.in_order(self._holders(first + i)) for i in range(len(members))]
+        """Of every entry whose number here leaves this rest, divided by the size of the ensemble."""
         codes = np.full(count, NOT_ANSWERED, np.int32)
         offsets, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
         windows: list[Bytes] = [np.empty(0, np.uint8)]
         faults: list[_Fault] = []
         for turn in range(len(holders[0])):
-            by_bookie: dict[str, list[int]] = {}
-            for i in np.flatnonzero(codes != BookieCode.OK).tolist():
-                by_bookie.setdefault(holders[i][turn], []).append(first + i)
+            missing = np.flatnonzero(codes != BookieCode.OK)
+            asked: dict[str, list[npt.NDArray[np.int64]]] = {}
+            for rest, order in enumerate(holders):
+                ids = first + missing[missing % len(members) == rest]
+                if len(ids):
+                    asked.setdefault(order[turn], []).append(ids)
+            by_bookie = {bookie_id: np.sort(np.concatenate(ids)) for bookie_id, ids in asked.items()}
             for bookie_id, answer in self._ask(by_bookie, deadline).items():
                 ids = by_bookie[bookie_id]
                 if isinstance(answer, OffloadError):
                     faults.extend([_Fault(bookie_id=bookie_id, why=answer)] * (first in ids))
                     continue
                 try:
-                    self._check(answer, ids[0])
+                    self._check(answer, int(ids[0]))
                 except FormatError as error:
                     faults.append(_Fault(bookie_id=bookie_id, why=error))
                 found = np.flatnonzero(answer.codes != NOT_ANSWERED)
@@ -388,14 +421,14 @@ class BookKeeperLedgerReader:
         return self._joined(whole, first)
 
     def _ask(
-        self, by_bookie: Mapping[str, list[int]], deadline: float
+        self, by_bookie: Mapping[str, npt.NDArray[np.int64]], deadline: float
     ) -> dict[str, FoundEntries | OffloadError]:
         """Read single entries (ascending) from some bookies at the same time; what each answers, or its error."""
         answers: dict[str, FoundEntries | OffloadError] = {}
         with ExitStack() as lent:
             asked: dict[str, BookieConnection] = {}
             for bookie_id in sorted(by_bookie):
-                ids = np.array(by_bookie[bookie_id], np.int64)
+                ids = by_bookie[bookie_id]
                 try:
                     connection = lent.enter_context(self._bookies.connection(bookie_id, deadline))
                     self._bookies.wait_for(requests=len(ids))
@@ -404,7 +437,7 @@ class BookKeeperLedgerReader:
                 except OffloadError as error:
                     answers[bookie_id] = error
             for bookie_id, connection in asked.items():
-                ids = np.array(by_bookie[bookie_id], np.int64)
+                ids = by_bookie[bookie_id]
                 size = int((self._entry_bytes + _HEAD_BYTES) * len(ids))
                 try:
                     answers[bookie_id] = connection.receive_reads(

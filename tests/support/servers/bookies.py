@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from servers import install
@@ -31,6 +31,7 @@ class Bookie(Server):
     Args:
         cluster: of `make_cluster`.
         bookie_id: another one than its address.
+        java_options: more options of `java`; a bookie that is to be measured should have none.
         settings: more settings, by their names in `bookkeeper.conf`.
         properties: more system properties.
     """
@@ -46,6 +47,7 @@ class Bookie(Server):
         cluster: str,
         *,
         bookie_id: str | None = None,
+        java_options: Sequence[str] = QUICK_START,
         settings: Mapping[str, object] = {},
         properties: Mapping[str, object] = {},
     ) -> None:
@@ -53,6 +55,7 @@ class Bookie(Server):
         self._zookeeper = zookeeper
         self._cluster = cluster
         self._bookie_id = bookie_id
+        self._java_options = java_options
         self._more = dict(settings)
         self._properties = dict(properties)
 
@@ -104,7 +107,7 @@ class Bookie(Server):
             **self._properties,
         }
         return [
-            *(str(java), "-Xmx256m", "-XX:MaxDirectMemorySize=512m", *QUICK_START),
+            *(str(java), "-Xmx256m", "-XX:MaxDirectMemorySize=512m", *self._java_options),
             *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED),
             *(f"-D{name}={value}" for name, value in properties.items()),
             *("-cp", f"{installed}/lib/*", "org.apache.bookkeeper.server.Main", "--conf", str(conf)),
