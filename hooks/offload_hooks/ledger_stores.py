@@ -197,7 +197,7 @@ class LedgerReader(Protocol):
     ) -> EntryBatch:
         """Entries from `first_entry_id` on, up to and with `last_entry_id`, but not more than `max_bytes` of payloads.
 
-        At least one, however large. What was read stays as it is.
+        At least one, however large; maybe fewer than there is room for. What was read stays as it is.
 
         Raises:
             RangeError: a negative or reversed range, or one that goes past the acknowledged entries.
