@@ -221,6 +221,17 @@ class SizedLedgerReader(Protocol):
         """
 
 
+@runtime_checkable
+class FollowedLedgerReader(Protocol):
+    """An optional part of a `LedgerReader`: wait for entries of a ledger that is being written, without asking on."""
+
+    def wait_past(self, entry_count: int, timeout_s: float) -> LedgerStatus:
+        """The state once the ledger has more than so many entries, or is sealed, or the time is over.
+
+        Errors as `LedgerReader.status`.
+        """
+
+
 class LedgerStore(Protocol):
     """The hot tier, or a part of it, that is read."""
 

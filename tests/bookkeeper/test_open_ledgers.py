@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from network.bookie_proxy import unchanged
 
+from offload_core.format.codec.protobuf_records import unknown_fields
 from offload_hooks.errors import MetadataError, RangeError
 from offload_hooks.testing.ledger_cases.base import all_of
+from offload_proto.bookie_pb2 import Request
 
 ENSEMBLES = {"batches": {"ensemble": 2, "write_quorum": 2}, "striped": {"ensemble": 3, "write_quorum": 2}}
 
@@ -59,6 +64,50 @@ def test_what_was_told_once_stays_when_the_newest_bookie_is_gone(bookkeeper, sto
         assert store.open(ledger_id).status().entry_count >= before - 1
     finally:
         bookkeeper.bookies[1].restart()
+
+
+# --- waiting for entries -----------------------------------------------------------------------
+
+
+def test_an_entry_that_is_confirmed_ends_the_wait(bookkeeper, store):
+    """The second entry confirms the first; the wait ends long before its time."""
+    ledger_id = bookkeeper.create()
+    reader = store.open(ledger_id)
+    begun = time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(reader.wait_past, 0, 60)
+        append_one_by_one(bookkeeper, ledger_id, [b"a", b"b"])
+        assert waiting.result().entry_count == 1
+    assert time.monotonic() - begun < 50
+
+
+def test_a_wait_is_over_after_its_time(bookkeeper, store):
+    ledger_id = bookkeeper.create()
+    append_one_by_one(bookkeeper, ledger_id, [b"a", b"b"])
+    reader = store.open(ledger_id)
+    assert reader.wait_past(0, 60).entry_count == 1
+    assert reader.wait_past(1, 0.2).entry_count == 1
+
+
+def test_nothing_is_waited_for_in_a_sealed_ledger(bookkeeper, store):
+    reader = store.open(bookkeeper.make_ledger([b"a"]))
+    assert reader.wait_past(1, 60).sealed
+
+
+def test_a_wait_sends_no_key_and_no_flag_that_fences(bookkeeper, open_store):
+    ledger_id = bookkeeper.create()
+    append_one_by_one(bookkeeper, ledger_id, [b"a", b"b"])
+    with bookkeeper.behind_proxies(unchanged, unchanged) as (root, proxies):
+        open_store(ledgers_path=root).open(ledger_id).wait_past(1, 0.2)
+        frames = [frame for proxy in proxies for frame in proxy.requests if frame[4] != 2]
+    assert frames
+    for frame in frames:
+        request = Request.FromString(frame[4:])
+        assert request.header.operation == 1
+        assert (request.readRequest.entryId, request.readRequest.flag) == (-1, 2)
+        assert unknown_fields(request.readRequest) == b""
+    bookkeeper.append(ledger_id, [b"c"])
+    bookkeeper.close_ledger(ledger_id)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 
 import pytest
@@ -122,6 +123,19 @@ def test_a_login_opens_the_bookies(sasl_cluster, behind_a_login):
     """They answer then that they do not have the entry."""
     with closing(sasl_cluster.store(**login())) as store, pytest.raises(DataLossError, match="NO_LEDGER"):
         store.open(behind_a_login).read(0, 1)
+
+
+def test_a_login_opens_the_bookies_to_long_polls(sasl_cluster, behind_a_login):
+    bookies = sasl_cluster.bookies[:2]
+    with closing(sasl_cluster.store(**login())) as store:
+        polls = store.open(behind_a_login)._bookies.polling_connection
+        for bookie in bookies:
+            deadline = time.monotonic() + 20
+            with (
+                polls(bookie.bookie_id, deadline) as connection,
+                pytest.raises(StoreUnavailableError, match="402"),
+            ):
+                connection.wait_for_entry(behind_a_login, 5, timeout_s=0.1, deadline=deadline)
 
 
 def test_without_a_login_nothing_is_read(sasl_cluster, behind_a_login):

@@ -41,7 +41,13 @@ from offload_core.format.bookkeeper.kernels.stored_entries import (
     find_in_batch,
 )
 from offload_core.format.bookkeeper.ledger_nodes import BookieAddress
-from offload_core.format.bookkeeper.protobuf_frames import OK, pack_long_poll, pack_start_tls, parse_response
+from offload_core.format.bookkeeper.protobuf_frames import (
+    OK,
+    pack_login,
+    pack_long_poll,
+    pack_start_tls,
+    parse_response,
+)
 from offload_core.format.codec.arrays import Bytes
 from offload_core.storage.bookkeeper.logins import Login
 from offload_hooks.errors import (
@@ -95,6 +101,7 @@ class BookieConnection:
 
     Args:
         place: the bookie, for errors.
+        polls: whether it is for long polls only, which speak another version of the protocol.
         deadline: for connecting and the login.
 
     Raises:
@@ -103,9 +110,16 @@ class BookieConnection:
     """
 
     def __init__(
-        self, place: str, address: BookieAddress, security: BookieSecurity, *, deadline: float
+        self,
+        place: str,
+        address: BookieAddress,
+        security: BookieSecurity,
+        *,
+        polls: bool = False,
+        deadline: float,
     ) -> None:
         self.place = place
+        self._polls = polls
         self.is_new = True
         self.is_usable = True
         self._numbers = itertools.count(1)
@@ -237,8 +251,8 @@ class BookieConnection:
     ) -> int | None:
         """Wait until an entry after `last_add_confirmed` is confirmed; the last one then, or None after the time.
 
-        This speaks the protocol's version 3, so the connection cannot have been used for anything else.
-        Errors as `read_batch`; `StoreUnavailableError` also where the bookie has nothing of the ledger.
+        Of a connection that `polls`. Errors as `read_batch`; `StoreUnavailableError` also where the bookie has nothing
+        of the ledger.
         """
         number = next(self._numbers)
         self._send(pack_long_poll(ledger_id, last_add_confirmed, int(timeout_s * 1000), number), deadline)
@@ -275,16 +289,13 @@ class BookieConnection:
             steps = login.begin(host)
             step = steps(None)
             while step is not None:
-                self._send(pack_auth(login.plugin, step), deadline)
                 try:
-                    answer = parse_frame(self._receive(min(deadline, time.monotonic() + _LOGIN_WAIT_S)).data)
+                    answer = self._step(login.plugin, step, min(deadline, time.monotonic() + _LOGIN_WAIT_S))
                 except StoreUnavailableError as error:
                     raise type(error)(
                         "a bookie does not answer a login",
                         hint="It may have refused it, which it does without a word; its log says why.",
                     ) from error
-                if not isinstance(answer, AuthAnswer):
-                    raise FormatError("a bookie answers something else", expected="a step of the login")
                 if answer.plugin != login.plugin:
                     raise AccessDeniedError(
                         "a bookie wants another login, or none",
@@ -292,6 +303,22 @@ class BookieConnection:
                         found=ascii(answer.plugin),
                     )
                 step = steps(answer.payload)
+
+    def _step(self, plugin: str, payload: bytes, deadline: float) -> AuthAnswer:
+        """One step of a login, in the version that the connection is to speak: the first frame decides that."""
+        if self._polls:
+            number = next(self._numbers)
+            self._send(pack_login(plugin, payload, number), deadline)
+            response = self._receive_response(number, deadline)
+            if response.status != OK:
+                raise AccessDeniedError("a bookie refuses a login", found=response.status)
+            message = response.authResponse
+            return AuthAnswer(plugin=message.authPluginName, payload=message.payload)
+        self._send(pack_auth(plugin, payload), deadline)
+        answer = parse_frame(self._receive(deadline).data)
+        if not isinstance(answer, AuthAnswer):
+            raise FormatError("a bookie answers something else", expected="a step of the login")
+        return answer
 
     # --- bytes ---------------------------------------------------------------------------------
 

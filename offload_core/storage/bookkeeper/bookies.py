@@ -101,9 +101,9 @@ class Bookies:
             bookie.free.release()
 
     @contextmanager
-    def new_connection(self, bookie_id: str, deadline: float) -> Iterator[BookieConnection]:
-        """A connection that was used for nothing, and will be for nothing else. Errors as `connection`."""
-        connection = self._connect(self._bookie(bookie_id), deadline)
+    def polling_connection(self, bookie_id: str, deadline: float) -> Iterator[BookieConnection]:
+        """A connection for long polls. Errors as `connection`."""
+        connection = self._connect(self._bookie(bookie_id), deadline, polls=True)
         try:
             yield connection
         finally:
@@ -147,11 +147,13 @@ class Bookies:
                 self._bookies[bookie_id] = _Bookie(bookie_id, self.limits.connections)
             return self._bookies[bookie_id]
 
-    def _connect(self, bookie: _Bookie, deadline: float) -> BookieConnection:
+    def _connect(self, bookie: _Bookie, deadline: float, *, polls: bool = False) -> BookieConnection:
         try:
             if bookie.address is None:
                 bookie.address = self._address_of(bookie.bookie_id)
-            connection = BookieConnection(bookie.place, bookie.address, self._security, deadline=deadline)
+            connection = BookieConnection(
+                bookie.place, bookie.address, self._security, polls=polls, deadline=deadline
+            )
         except (StoreUnavailableError, MetadataError):
             bookie.pause()
             raise

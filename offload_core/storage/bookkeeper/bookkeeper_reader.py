@@ -12,6 +12,7 @@ An open ledger is read as far as it is known to be acknowledged. Source: docs/li
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from bisect import bisect_right
@@ -53,6 +54,8 @@ from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerSt
 
 _HEAD_BYTES = 64
 """More than comes with each entry besides its payload."""
+
+_log = logging.getLogger(__name__)
 
 _MISSING = (BookieCode.NO_LEDGER, BookieCode.NO_ENTRY)
 _MOST_IN_BATCH = 1 << 16
@@ -168,6 +171,44 @@ class BookKeeperLedgerReader:
             with self._lock:
                 self._left_over = here
         return _together(parts)
+
+    def size_before(self, entry_id: int) -> int:
+        """See `SizedLedgerReader`; each entry says how many bytes there are up to it."""
+        self._check_open()
+        status = self.status()
+        if not 0 <= entry_id <= status.entry_count:
+            raise RangeError(
+                "the ledger does not have this entry",
+                ledger_id=self._ledger_id,
+                expected=f"0 to {status.entry_count}",
+                found=entry_id,
+            )
+        if entry_id == status.entry_count:
+            return status.size_bytes
+        return self._length_up_to(entry_id - 1, time.monotonic() + self._timeout_s) if entry_id else 0
+
+    def wait_past(self, entry_count: int, timeout_s: float) -> LedgerStatus:
+        """See `FollowedLedgerReader`; a bookie of the last ensemble answers when the next entry is confirmed."""
+        until = time.monotonic() + timeout_s
+        status = self.status()
+        last = self._described.metadata.ensembles[-1]
+        for bookie_id in self._bookies.in_order(list(dict.fromkeys(last.members))):
+            left = until - time.monotonic()
+            if status.sealed or status.entry_count > entry_count or left <= 0:
+                break
+            try:
+                with self._bookies.polling_connection(bookie_id, until + self._timeout_s) as connection:
+                    self._bookies.wait_for(requests=1)
+                    connection.wait_for_entry(
+                        self._ledger_id,
+                        max(entry_count, status.entry_count) - 1,
+                        timeout_s=left,
+                        deadline=until + self._timeout_s,
+                    )
+            except OffloadError:  # the status below has the error, if no other bookie answers
+                _log.debug("bookie %s does not wait for an entry", bookie_id, exc_info=True)
+            status = self.status()
+        return status
 
     def close(self) -> None:
         """See `LedgerReader`."""
