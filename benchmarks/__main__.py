@@ -34,6 +34,7 @@ SUITES = (
     "java",
     "mapfiles",
     "broker",
+    "bookkeeper",
     "export",
     "schemas",
     "hot",

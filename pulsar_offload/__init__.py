@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from offload_core.reading.scan import position_of_message_id as position_of_message_id
     from offload_core.reading.scan import read_task as read_task
     from offload_core.reading.scan import scan as scan
+    from offload_core.storage.bookkeeper import BookKeeperLedgerStore as BookKeeperLedgerStore
     from offload_core.storage.executors import Executor as Executor
     from offload_core.storage.executors import ProcessExecutor as ProcessExecutor
     from offload_core.storage.executors import ThreadExecutor as ThreadExecutor
@@ -225,6 +226,7 @@ _PLACES = {
         message_id_of_position position_of_message_id read_task scan
     """,
     "offload_core.storage.executors": "Executor ProcessExecutor ThreadExecutor",
+    "offload_core.storage.bookkeeper": "BookKeeperLedgerStore",
     "offload_core.storage.hot": "FileLedgerStore",
     "offload_core.storage.tier": "MemoryBudget Tier open_store upload_blocks",
     "offload_core.writing.audit": "FileAuditLog read_audit_log",

@@ -26,6 +26,7 @@ from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.metadata.stores.zookeeper import ZooKeeperStore
 from offload_core.reading.scan import ScanEstimate, ScanOptions
 from offload_core.reading.transaction_buffers import BufferState
+from offload_core.storage.bookkeeper import BookKeeperLedgerStore
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import open_store, registry
 from offload_core.writing.managed_ledger import RolloverPolicy, SnapshotPolicy, StreamingSettings
@@ -38,7 +39,7 @@ from offload_drivers.pulsar_filesystem import FilesystemDriver
 from offload_drivers.s3 import S3Driver
 from offload_hooks import HOOK_SPEC_VERSION, OPTIONAL_HOOKS, Capabilities, TierHooks, errors
 from offload_hooks.errors import OffloadError
-from offload_hooks.ledger_stores import LedgerReader, LedgerStore, LedgerWriter
+from offload_hooks.ledger_stores import LedgerReader, LedgerStore, LedgerWriter, WritableLedgerStore
 from offload_hooks.metadata_stores import MetadataStore, WritableMetadataStore
 from offload_hooks.testing import DriverConformance, MetadataStoreConformance, WritableLedgerStoreConformance
 from offload_hooks.testing.cases.base import SuiteBase
@@ -97,7 +98,11 @@ def methods(contract):
         ("managed-ledger", "| Setting | Default |", fields(StreamingSettings)),
         ("conformance", "| Declared | What is judged then |", fields(Capabilities)),
         ("conformance", "| Kind | What happens |", KINDS),
-        ("hot-tier", "| Method of the store | Meaning |", methods(LedgerStore)),
+        (
+            "hot-tier",
+            "| Method of the store | Meaning |",
+            dict.fromkeys([*methods(LedgerStore), *methods(WritableLedgerStore)]),
+        ),
         ("hot-tier", "| Method of a writer | Meaning |", methods(LedgerWriter)),
         ("hot-tier", "| Method of a reader | Meaning |", methods(LedgerReader)),
         ("offload", "| Answer ", [each.name for each in OfferResult]),
@@ -243,6 +248,24 @@ def test_the_options_of_the_hot_tier_have_their_defaults():
     }
 
 
+def test_the_options_of_live_clusters_have_their_defaults():
+    shown = rows(text_of("live-clusters"), "| Option | Default | Meaning |")
+    own = [each for each in parameters(BookKeeperLedgerStore) if not each.name.startswith("zookeeper_")]
+    assert shown == {
+        each.name: "required" if each.default is each.empty else f"`{each.default}`" for each in own
+    }
+
+
+def test_the_options_of_zookeeper_are_those_of_the_metadata_store():
+    passed_on = {
+        each.name.removeprefix("zookeeper_")
+        for each in parameters(BookKeeperLedgerStore)
+        if each.name.startswith("zookeeper_")
+    }
+    own = {each.name for each in parameters(ZooKeeperStore)}
+    assert passed_on == own - {"url", "timeout_s", "attempts"}
+
+
 @pytest.mark.parametrize(
     ("title", "store"), [("Admin REST", AdminRecords), ("ZooKeeper", ZooKeeperStore), ("SQLite", SqliteStore)]
 )
@@ -372,7 +395,7 @@ def test_the_steps_of_records_have_these_arguments():
 @pytest.mark.parametrize(
     ("page", "group", "installed"),
     [
-        ("hot-tier", registry.LEDGER_STORES, {"embedded"}),
+        ("hot-tier", registry.LEDGER_STORES, {"bookkeeper", "embedded"}),
         ("metadata-stores", registry.METADATA_STORES, {"http", "https", "sqlite", "zk"}),
     ],
 )
