@@ -215,7 +215,7 @@ def test_a_record_without_what_is_required_is_refused(field):
 
 
 def test_generated_modules_are_what_protoc_makes_of_the_definitions(tmp_path):
-    assert len([*DEFINITIONS.glob("*.proto")]) == 3
+    assert len([*DEFINITIONS.glob("*.proto")]) == 4
     generate(tmp_path)
     made = sorted(path.name for path in (tmp_path / DEFINITIONS.name).iterdir())
     kept = sorted(path.name for path in DEFINITIONS.iterdir() if "_pb2" in path.name)
