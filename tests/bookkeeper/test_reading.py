@@ -190,6 +190,47 @@ def damage(frame):
     return frame[:-1] + bytes([frame[-1] ^ 1])
 
 
+@pytest.mark.parametrize("digest", ["CRC32C", "CRC32", "MAC"])
+@pytest.mark.parametrize("ensemble", ENSEMBLES.values(), ids=ENSEMBLES)
+def test_nothing_is_taken_from_a_bookie_whose_entries_are_all_damaged(
+    bookkeeper, open_store, ensemble, digest
+):
+    written = [b"%d" % i * 50 for i in range(60)]
+    ledger_id = bookkeeper.make_ledger(written, digest=digest, **ensemble)
+    (first, *_) = describe(bookkeeper, ledger_id).ensembles[0].members
+    with bookkeeper.behind_proxies(unchanged, unchanged) as (root, proxies):
+        of_bookie(bookkeeper, proxies, first).on_answer = damage
+        assert all_of(open_store(ledgers_path=root).open(ledger_id), 2_000) == written
+
+
+def of_bookie(bookkeeper, proxies, bookie_id):
+    """The proxy before a bookie."""
+    return proxies[[bookie.bookie_id for bookie in bookkeeper.bookies].index(bookie_id)]
+
+
+@pytest.mark.parametrize("ensemble", ENSEMBLES.values(), ids=ENSEMBLES)
+def test_a_bookie_that_hangs_leaves_time_for_the_others(bookkeeper, open_store, ensemble):
+    written = [b"%d" % i * 50 for i in range(60)]
+    ledger_id = bookkeeper.make_ledger(written, **ensemble)
+    (first, *_) = describe(bookkeeper, ledger_id).ensembles[0].members
+    with bookkeeper.behind_proxies(unchanged, unchanged) as (root, proxies):
+        of_bookie(bookkeeper, proxies, first).on_answer = lambda frame: time.sleep(30) or frame
+        reader = open_store(ledgers_path=root, timeout_s=4, attempts=1).open(ledger_id)
+        assert bytes(reader.read(0, 59)[0]) == written[0]
+
+
+def test_damage_beside_a_refusal_is_tried_again(bookkeeper, open_store):
+    ledger_id = bookkeeper.make_ledger([b"x" * 300] * 20)
+    first, second = describe(bookkeeper, ledger_id).ensembles[0].members
+    refusals = iter([True])
+    with bookkeeper.behind_proxies(unchanged, unchanged) as (root, proxies):
+        of_bookie(bookkeeper, proxies, first).on_answer = damage
+        of_bookie(bookkeeper, proxies, second).on_answer = lambda frame: (
+            with_code(frame, 106) if next(refusals, False) else frame
+        )
+        assert bytes(open_store(ledgers_path=root).open(ledger_id).read(7, 7)[0]) == b"x" * 300
+
+
 @pytest.mark.parametrize("ensemble", ENSEMBLES.values(), ids=ENSEMBLES)
 def test_an_entry_that_is_damaged_everywhere_is_named(bookkeeper, open_store, ensemble):
     ledger_id = bookkeeper.make_ledger([b"x" * 300] * 20, **ensemble)

@@ -51,9 +51,9 @@ class BookieCode(enum.IntEnum):
     UNKNOWN_LEDGER_STATE = 107
 
     @classmethod
-    def name_of(cls, code: int) -> str:
-        """The name of a code, for people."""
-        return cls(code).name if code in cls._value2member_map_ else str(code)
+    def of(cls, code: int) -> BookieCode:
+        """The code of an answer; one that is not known is an error of the bookie's."""
+        return cls(code) if code in cls._value2member_map_ else cls.IO_ERROR
 
 
 def _header(operation: int) -> int:

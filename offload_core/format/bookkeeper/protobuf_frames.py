@@ -17,7 +17,7 @@ READ_ENTRY, AUTH, START_TLS = 1, 5, 9
 _PIGGYBACK = 2
 """The flag of a read that waits until the last add confirmed moves."""
 
-OK, NO_LEDGER, NO_ENTRY = 0, 402, 403
+OK = 0
 
 _LENGTH = struct.Struct(">i")
 

@@ -65,6 +65,9 @@ _KEPT_BYTES = 8 << 20
 """A larger buffer is given back after use."""
 
 _LENGTH = struct.Struct(">i")
+NOT_ASKED = -3
+"""In place of a bookie's code."""
+
 _LOGIN_WAIT_S = 10.0
 """For each step of a login: a bookie that refuses it need not say so."""
 
@@ -133,6 +136,7 @@ class BookieConnection:
                 self._start_tls(security.tls, address.host, deadline)
             if security.login is not None:
                 self._log_in(security.login, address.host, deadline)
+            self.is_usable, self.is_new = True, True
         except BaseException:
             self.close()
             raise
@@ -175,8 +179,9 @@ class BookieConnection:
             )
             if asked != found:
                 raise FormatError("a bookie answers something else", expected=asked, found=found)
+            self._is_answered()
             if head.code != BookieCode.OK:
-                return _code(head.code)
+                return BookieCode.of(head.code)
             room = min(max_count, len(frame) // 4)
             offsets, lengths = np.empty(room, np.int64), np.empty(room, np.int64)
             status, count = find_in_batch(frame, BATCH_HEAD_BYTES, len(frame), offsets, lengths)
@@ -203,7 +208,7 @@ class BookieConnection:
             expected_bytes: of all answers together, a guess.
 
         Returns:
-            One code for each entry from the first of them to the last, `NOT_ANSWERED` where it was not asked for.
+            One code for each entry from the first of them to the last, `NOT_ASKED` where it was not asked for.
 
         Raises:
             FormatError: an answer to something else.
@@ -212,10 +217,11 @@ class BookieConnection:
         first, count, missing = int(entry_ids[0]), int(entry_ids[-1] - entry_ids[0]) + 1, len(entry_ids)
         found = FoundEntries(
             window=np.empty(0, np.uint8),
-            codes=np.full(count, NOT_ANSWERED, np.int32),
+            codes=np.full(count, NOT_ASKED, np.int32),
             offsets=np.zeros(count, np.int64),
             lengths=np.zeros(count, np.int64),
         )
+        found.codes[entry_ids - first] = NOT_ANSWERED
         window: npt.NDArray[np.uint8] = np.empty(max(expected_bytes, 4096), np.uint8)
         at = end = 0
         while True:
@@ -232,7 +238,8 @@ class BookieConnection:
                 )
             if not missing:
                 break
-        self.is_usable, self.is_new = at == end, False
+        if at == end:
+            self._is_answered()
         return FoundEntries(window=window, codes=found.codes, offsets=found.offsets, lengths=found.lengths)
 
     def read_last(self, ledger_id: int, digest: EntryDigest, deadline: float) -> BookieCode | StoredEntry:
@@ -240,10 +247,12 @@ class BookieConnection:
         self._send(pack_read(ledger_id, LAST_ENTRY), deadline)
         with placed(key=self.place, ledger_id=ledger_id):
             answer = parse_frame(memoryview(self._receive(deadline).tobytes()))
-            if not isinstance(answer, ReadAnswer) or answer.ledger_id != ledger_id:
+            asked = (ledger_id, LAST_ENTRY)
+            if not isinstance(answer, ReadAnswer) or (answer.ledger_id, answer.entry_id) != asked:
                 raise FormatError("a bookie answers something else", expected="the last entry")
+            self._is_answered()
             if answer.code != BookieCode.OK:
-                return _code(answer.code)
+                return BookieCode.of(answer.code)
             return digest.parse(answer.stored, ledger_id, None)
 
     def wait_for_entry(
@@ -341,8 +350,11 @@ class BookieConnection:
                     self._buffer = np.concatenate(
                         [self._buffer[:received], np.empty(size - received, np.uint8)]
                     )
-        self.is_usable, self.is_new = True, False
         return self._buffer[:size]
+
+    def _is_answered(self) -> None:
+        """What was asked has been answered, and nothing else is on its way."""
+        self.is_usable, self.is_new = True, False
 
     def _length(self, begin: npt.NDArray[np.uint8]) -> int:
         (length,) = _LENGTH.unpack_from(begin.data)
@@ -385,22 +397,14 @@ class BookieConnection:
                 found=error.verify_message,
                 hint="The option 'ca_bundle' names the certificates to believe.",
             ) from error
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a name that is none is a ValueError
             raise StoreUnavailableError(
                 "the connection to a bookie is lost, or does not come about",
                 key=self.place,
-                found=error.strerror or type(error).__name__,
+                found=getattr(error, "strerror", None) or type(error).__name__,
             ) from error
 
 
 def _left(deadline: float) -> float:
     """Seconds until a deadline, of which there is always a little: a timeout of 0 means another thing to a socket."""
     return max(0.001, deadline - time.monotonic())
-
-
-def _code(code: int) -> BookieCode:
-    """A code that is not OK; one that is not known is an error of the bookie's."""
-    try:
-        return BookieCode(code)
-    except ValueError:
-        return BookieCode.IO_ERROR

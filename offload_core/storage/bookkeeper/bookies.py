@@ -24,6 +24,8 @@ _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
 _THREADS = 8
 """That read ahead, for all readers of a store; they are started as they are needed."""
+_OLD_S = 600.0
+_MOST = 1 << 20
 _IDLE_S = 30.0
 """A connection that was not used for so long is made anew: firewalls forget such ones."""
 
@@ -68,6 +70,7 @@ class Bookies:
         self._security = security
         self._lock = threading.Lock()
         self._bookies: dict[str, _Bookie] = {}
+        self._closed = False
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="offload-bookies")
         rates = (limits.requests_per_second, limits.bytes_per_second)
         self._buckets = [None if rate is None else TokenBucket(rate, 1.0, time.monotonic) for rate in rates]
@@ -116,14 +119,24 @@ class Bookies:
         return None
 
     def reads_batches(self, bookie_id: str) -> bool:
-        """False if a bookie is known to be too old for batch reads."""
-        return not self._bookie(bookie_id).is_old
+        """False if a bookie was found to be too old for batch reads, not long ago."""
+        return self._bookie(bookie_id).old_until < time.monotonic()
 
     def mark_old(self, bookie_id: str) -> None:
         """Remember that a bookie does not know batch reads."""
-        self._bookie(bookie_id).is_old = True
+        self._bookie(bookie_id).old_until = time.monotonic() + _OLD_S
 
-    def wait_for(self, *, requests: int = 0, received: int = 0) -> None:
+    def avoid(self, bookie_id: str) -> None:
+        """Put a bookie last for a while: it did not answer in time."""
+        self._bookie(bookie_id).pause()
+
+    def most_requests(self, deadline: float) -> int:
+        """The most requests that the limits allow until half of the time is over; one at least."""
+        rate = self.limits.requests_per_second
+        left = max(0.0, deadline - time.monotonic())
+        return _MOST if rate is None else max(1, int(min(rate * left / 2, _MOST)))
+
+    def wait_for(self, deadline: float, *, requests: int = 0, received: int = 0) -> None:
         """Wait until the limits allow so many requests, and what was received since the last time."""
         waits = [
             bucket.take(amount)
@@ -131,12 +144,13 @@ class Bookies:
             if bucket is not None and amount
         ]
         if waits and max(waits) > 0:
-            time.sleep(max(waits))
+            time.sleep(max(0.0, min(max(waits), deadline - time.monotonic())))
 
     def close(self) -> None:
         """Close all connections, those in use once they are not any more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
+            self._closed = True
             bookies = list(self._bookies.values())
         for bookie in bookies:
             bookie.close()
@@ -145,14 +159,17 @@ class Bookies:
         with self._lock:
             if bookie_id not in self._bookies:
                 self._bookies[bookie_id] = _Bookie(bookie_id, self.limits.connections)
+                if self._closed:
+                    self._bookies[bookie_id].close()
             return self._bookies[bookie_id]
 
     def _connect(self, bookie: _Bookie, deadline: float, *, polls: bool = False) -> BookieConnection:
         try:
-            if bookie.address is None:
-                bookie.address = self._address_of(bookie.bookie_id)
+            address = bookie.address
+            if address is None:
+                address = bookie.address = self._address_of(bookie.bookie_id)
             connection = BookieConnection(
-                bookie.place, bookie.address, self._security, polls=polls, deadline=deadline
+                bookie.place(address), address, self._security, polls=polls, deadline=deadline
             )
         except (StoreUnavailableError, MetadataError):
             bookie.pause()
@@ -178,16 +195,16 @@ class _Bookie:
         self.address: BookieAddress | None = None
         self.free = threading.BoundedSemaphore(connections)
         self.paused_until = float("-inf")
-        self.is_old = False
+        self.old_until = float("-inf")
         self._pause_s = 0.0
         self._lock = threading.Lock()
         self._idle: list[tuple[float, BookieConnection]] = []
         self._closed = False
 
-    @property
-    def place(self) -> str:
-        address = str(self.address)
-        return f"bookie {address}" if address == self.bookie_id else f"bookie {self.bookie_id} at {address}"
+    def place(self, address: BookieAddress) -> str:
+        """The bookie, for errors."""
+        name = f"bookie {self.bookie_id}"
+        return name if str(address) == self.bookie_id else f"{name} at {address}"
 
     def idle(self) -> BookieConnection | None:
         """The connection that was used last, if that was not too long ago."""

@@ -7,6 +7,7 @@ bookies is bounded, since brokers need them too. Source: docs/live-clusters.md.
 from __future__ import annotations
 
 import re
+from contextlib import closing
 
 from offload_core.format.codec.ledger_metadata import LedgerState
 from offload_core.storage.bookkeeper.bookie_connection import BookieSecurity
@@ -21,6 +22,7 @@ from offload_hooks.ledger_stores import LedgerStatus, LedgerStoreDescription
 from offload_hooks.option_text import as_count, as_flag, as_name, as_rate, as_seconds, as_secret
 from offload_hooks.tls_options import tls_context
 
+_LONGEST_S = 3600.0
 _TOPIC = "pulsar/managed-ledger"
 _POSITION = re.compile(r"([0-9]{1,19}):(-1|[0-9]{1,19})")
 
@@ -32,7 +34,8 @@ class BookKeeperLedgerStore:
         url: the ZooKeeper, `zk://host:2181,…/chroot`, as Pulsar's `metadataStoreUrl` has it.
         ledgers_path: below the chroot, where BookKeeper keeps what it knows of ledgers.
         admin_url: `http://broker:8080`: open ledgers are read exactly as far as the broker that writes them has
-            confirmed. Without it they are read as far as the bookies can tell, which is some entries less.
+            confirmed; the broker loads the topic for that. Without it they are read as far as the bookies can tell,
+            which is some entries less.
         admin_token, admin_token_file: a token (JWT) for that, or the file that holds it.
         admin_ca_bundle: the certificates that brokers are verified by, instead of the machine's.
         tls: whether to speak TLS with bookies.
@@ -46,7 +49,7 @@ class BookKeeperLedgerStore:
         connections_per_bookie: the most, each used by one thread at a time.
         requests_per_bookie: the most single reads under way. A bookie refuses what is too much, from brokers as well.
         requests_per_second, bytes_per_second: of this store in all; an empty text for no limit.
-        timeout_s: how long a call may take.
+        timeout_s: how long a call may take, at most an hour.
         attempts: how often it is tried.
         zookeeper_…: of the connection to ZooKeeper, as the options of the metadata store `zk:`.
 
@@ -93,7 +96,7 @@ class BookKeeperLedgerStore:
         zookeeper_client_certificate: str | None = None,
         zookeeper_client_key: str | None = None,
     ) -> None:
-        self._timeout_s = as_seconds("timeout_s", timeout_s)
+        self._timeout_s = min(as_seconds("timeout_s", timeout_s), _LONGEST_S)
         self._attempts = as_count("attempts", attempts)
         limits = BookieLimits(
             connections=as_count("connections_per_bookie", connections_per_bookie),
@@ -170,12 +173,12 @@ class BookKeeperLedgerStore:
 
     def verify(self, ledger_id: int) -> LedgerStatus:
         """See `LedgerStore`. Each entry is read from one bookie that has it."""
-        reader = self.open(ledger_id)
-        status = reader.status()
         entry_id, size_bytes = 0, 0
-        while entry_id < status.entry_count:
-            batch = reader.read(entry_id, status.entry_count - 1, 4 << 20)
-            entry_id, size_bytes = batch.stop_entry_id, size_bytes + batch.offsets[-1]
+        with closing(self.open(ledger_id)) as reader:
+            status = reader.status()
+            while entry_id < status.entry_count:
+                batch = reader.read(entry_id, status.entry_count - 1, 4 << 20)
+                entry_id, size_bytes = batch.stop_entry_id, size_bytes + batch.offsets[-1]
         if size_bytes != status.size_bytes:
             raise FormatError(
                 "a ledger has another number of bytes than it says",

@@ -55,11 +55,17 @@ class SaslLogin:
         self._service = service or "bookkeeper"
         try:
             import puresasl.client
+            import puresasl.mechanisms
         except ModuleNotFoundError as error:
             raise MissingExtraError(
                 "SASL needs the module 'puresasl', which is not installed",
                 hint="Install it: pip install 'kazoo[sasl]'",
             ) from error
+        if mechanism == "GSSAPI" and not puresasl.mechanisms.have_kerberos:
+            raise MissingExtraError(
+                "Kerberos needs the module 'kerberos', which is not installed",
+                hint="Install it: pip install 'pure-sasl[gssapi]'",
+            )
         self._client = puresasl.client.SASLClient
 
     def begin(self, host: str) -> Steps:

@@ -27,13 +27,14 @@ class BookieProxy:
 
     Attributes:
         requests: all frames that were asked so far.
+        on_answer: what becomes of answers, of connections from now on.
     """
 
     def __init__(self, port: int, on_request: Change = unchanged, on_answer: Change = unchanged) -> None:
         self.requests: list[bytes] = []
         self._target = (LOOPBACK, port)
         self._on_request = on_request
-        self._on_answer = on_answer
+        self.on_answer = on_answer
         self._listener = socket.create_server((LOOPBACK, 0))
         self.port: int = self._listener.getsockname()[1]
         self._sockets: list[socket.socket] = []
@@ -55,10 +56,7 @@ class BookieProxy:
                 client, _ = self._listener.accept()
                 bookie = socket.create_connection(self._target)
                 self._sockets += [client, bookie]
-                for origin, target, change in (
-                    (client, bookie, self._ask),
-                    (bookie, client, self._on_answer),
-                ):
+                for origin, target, change in ((client, bookie, self._ask), (bookie, client, self.on_answer)):
                     threading.Thread(target=self._pass, args=(origin, target, change), daemon=True).start()
 
     def _ask(self, frame: bytes) -> bytes | None:
