@@ -7,7 +7,7 @@ ledgers read; beside it the same client's batch reads, which it has from 4.17 on
 Then a topic of a broker, decoded messages to decoded messages: ours are all default columns, made by a thread for each
 core, peers are Pulsar's Java and Python readers. The broker forgets the topic before each round.
 
-All take turns, at the same bookie; the servers share all cores with whoever reads. Ours has its default limits.
+All take turns, at the same bookie; the servers share all cores with the readers. Ours has its default limits.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from servers.broker import Broker
 from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper
 
+from benchmarks.broker import forget
 from benchmarks.material import json_record
 from benchmarks.measure import Result
 from benchmarks.stores import in_memory_where_it_can_be
@@ -284,12 +285,6 @@ def by_python(client: pulsar.Client, admin: PulsarAdmin, topic: str, count: int)
         reader.read_next(timeout_millis=60_000).data()
     reader.close()
     return time.perf_counter() - began
-
-
-def forget(admin: PulsarAdmin, topic: str) -> None:
-    """Have the broker drop what it has of the topic in memory, and load it again."""
-    admin.unload(topic)
-    admin.ledgers(topic)
 
 
 def in_turn(readers: Mapping[str, Callable[[], float]]) -> dict[str, float]:

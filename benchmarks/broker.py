@@ -162,10 +162,10 @@ def python_reader(client: pulsar.Client, admin: PulsarAdmin, sent: Seen) -> Time
     return read
 
 
-def forget(admin: PulsarAdmin) -> None:
+def forget(admin: PulsarAdmin, topic: str = TOPIC) -> None:
     """Have the broker drop what it has of the topic in memory, and load it again."""
-    admin.unload(TOPIC)
-    admin.ledgers(TOPIC)
+    admin.unload(topic)
+    admin.ledgers(topic)
 
 
 # --- ours --------------------------------------------------------------------------------------

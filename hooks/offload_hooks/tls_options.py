@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 
 from offload_hooks.errors import OptionError
+from offload_hooks.option_text import as_flag
 
 
 def tls_context(
@@ -29,3 +30,14 @@ def tls_context(
             f"the certificates of the option {name!r} cannot be read", found=type(error).__name__
         ) from None
     return context
+
+
+def tls_context_if(
+    tls: object, ca_bundle: str | None, client_certificate: str | None, client_key: str | None
+) -> ssl.SSLContext | None:
+    """The same where the option `tls` is true, else None; `OptionError` also for certificates without TLS."""
+    if as_flag("tls", tls):
+        return tls_context(ca_bundle, client_certificate, client_key)
+    if ca_bundle or client_certificate or client_key:
+        raise OptionError("certificates are of no use without TLS", hint="Set the option 'tls' to true.")
+    return None

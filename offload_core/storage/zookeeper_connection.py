@@ -39,8 +39,8 @@ from offload_hooks.errors import (
     StoreTimeoutError,
     StoreUnavailableError,
 )
-from offload_hooks.option_text import as_choice, as_count, as_flag, as_seconds, as_secret
-from offload_hooks.tls_options import tls_context
+from offload_hooks.option_text import as_choice, as_count, as_seconds, as_secret
+from offload_hooks.tls_options import tls_context_if
 
 _RECEIVED_BYTES = 1 << 20
 _LOOK_S = 0.02
@@ -327,13 +327,11 @@ def connect_zookeeper(
     """A connection by options as they arrive, and the chroot: empty, or a path. For the options see `ZooKeeperStore`.
 
     Raises:
-        OptionError, MissingExtraError: options that make no sense, or need what is not installed.
+        OptionError, MissingExtraError: options that make no sense, or need a library that is missing.
         StoreError: see `ZooKeeperConnection.ask`.
     """
     hosts, slash, chroot = parse_hosts(url).partition("/")
-    speaks_tls = as_flag("tls", tls)
-    if not speaks_tls and (ca_bundle or client_certificate or client_key):
-        raise OptionError("certificates are of no use without TLS", hint="Set the option 'tls' to true.")
+    context = tls_context_if(tls, ca_bundle, client_certificate, client_key)
     secret = as_secret("digest", digest, digest_file)
     if secret is not None and ":" not in secret:
         raise OptionError("the option 'digest' has another form", expected="user:password")
@@ -341,14 +339,14 @@ def connect_zookeeper(
         place=f"zk://{hosts}",
         hosts=hosts,
         digest=secret,
-        sasl=_sasl_options(
+        sasl=sasl_options(
             mechanism=sasl_mechanism,
             username=sasl_username,
             password=as_secret("sasl_password", sasl_password, sasl_password_file),
             service=sasl_service,
             principal=sasl_principal,
         ),
-        tls=tls_context(ca_bundle, client_certificate, client_key) if speaks_tls else None,
+        tls=context,
         timeout_s=as_seconds("timeout_s", timeout_s),
         attempts=as_count("attempts", attempts),
     )
@@ -374,7 +372,13 @@ def parse_hosts(url: str) -> str:
     return hosts
 
 
-def _sasl_options(*, mechanism: str | None, **given: str | None) -> dict[str, str] | None:
+def sasl_options(*, mechanism: str | None, **given: str | None) -> dict[str, str] | None:
+    """The options of SASL that are given, `mechanism` among them; None without SASL.
+
+    Raises:
+        OptionError: some make no sense, or one is missing.
+        MissingExtraError: `puresasl` is not installed.
+    """
     options = {name: value for name, value in given.items() if value is not None}
     if mechanism is None:
         if options:

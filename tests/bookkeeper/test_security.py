@@ -143,7 +143,7 @@ def test_without_a_login_nothing_is_read(sasl_cluster, behind_a_login):
         store.open(behind_a_login).read(0, 1)
 
 
-@pytest.mark.parametrize("wrong", [{"sasl_password": "falsch"}, {"sasl_username": "nobody"}])
+@pytest.mark.parametrize("wrong", [{"sasl_password": "falsch"}, {"sasl_username": "bookkeeper-stranger"}])
 def test_a_wrong_login_is_refused(sasl_cluster, behind_a_login, wrong):
     with (
         closing(sasl_cluster.store(**login(**wrong), timeout_s=5)) as store,

@@ -49,7 +49,7 @@ from offload_core.format.bookkeeper.protobuf_frames import (
     parse_response,
 )
 from offload_core.format.codec.arrays import Bytes
-from offload_core.storage.bookkeeper.logins import Login
+from offload_core.storage.bookkeeper.logins import SaslLogin
 from offload_hooks.errors import (
     AccessDeniedError,
     BadLengthError,
@@ -77,7 +77,7 @@ class BookieSecurity:
     """TLS and login of all connections to bookies; None for none."""
 
     tls: ssl.SSLContext | None = field(default=None, repr=False)
-    login: Login | None = field(default=None, repr=False)
+    login: SaslLogin | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +123,7 @@ class BookieConnection:
     ) -> None:
         self.place = place
         self._polls = polls
-        self.is_new = True
-        self.is_usable = True
+        self.is_new, self.is_usable = True, False
         self._numbers = itertools.count(1)
         self._buffer: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         with self._translated():
@@ -136,7 +135,7 @@ class BookieConnection:
                 self._start_tls(security.tls, address.host, deadline)
             if security.login is not None:
                 self._log_in(security.login, address.host, deadline)
-            self.is_usable, self.is_new = True, True
+            self.is_usable = True
         except BaseException:
             self.close()
             raise
@@ -257,8 +256,8 @@ class BookieConnection:
 
     def wait_for_entry(
         self, ledger_id: int, last_add_confirmed: int, *, timeout_s: float, deadline: float
-    ) -> int | None:
-        """Wait until an entry after `last_add_confirmed` is confirmed; the last one then, or None after the time.
+    ) -> None:
+        """Wait until an entry after `last_add_confirmed` is confirmed, or the time is over.
 
         Of a connection that `polls`. Errors as `read_batch`; `StoreUnavailableError` also where the bookie has nothing
         of the ledger.
@@ -273,8 +272,6 @@ class BookieConnection:
                 ledger_id=ledger_id,
                 found=response.status,
             )
-        confirmed = response.readResponse.maxLAC
-        return confirmed if confirmed > last_add_confirmed else None
 
     # --- security ------------------------------------------------------------------------------
 
@@ -293,7 +290,7 @@ class BookieConnection:
         with self._translated():
             self._socket = tls.wrap_socket(self._socket, server_hostname=host)
 
-    def _log_in(self, login: Login, host: str, deadline: float) -> None:
+    def _log_in(self, login: SaslLogin, host: str, deadline: float) -> None:
         with placed(key=self.place):
             steps = login.begin(host)
             step = steps(None)

@@ -209,11 +209,9 @@ class BookKeeperLedgerReader:
             )
         if entry_id == status.entry_count:
             return status.size_bytes
-        return (
-            self._length_up_to(self._described, entry_id - 1, time.monotonic() + self._timeout_s)
-            if entry_id
-            else 0
-        )
+        if entry_id == 0:
+            return 0
+        return self._length_up_to(self._described, entry_id - 1, time.monotonic() + self._timeout_s)
 
     def wait_past(self, entry_count: int, timeout_s: float) -> LedgerStatus:
         """See `FollowedLedgerReader`; a bookie of the last ensemble answers when the next entry is confirmed."""
@@ -481,7 +479,7 @@ class BookKeeperLedgerReader:
         count = min(count, at_once, self._bookies.most_requests(deadline))
         codes = np.full(count, NOT_ANSWERED, np.int32)
         offsets, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        windows: list[Bytes] = [np.empty(0, np.uint8)]
+        windows: list[Bytes] = []
         faults: list[_Fault] = []
         for turn, until in _shares(range(len(holders[0])), deadline):
             missing = np.flatnonzero(codes != BookieCode.OK)

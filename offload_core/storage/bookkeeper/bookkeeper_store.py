@@ -16,11 +16,11 @@ from offload_core.storage.bookkeeper.bookkeeper_reader import BookKeeperLedgerRe
 from offload_core.storage.bookkeeper.described_ledgers import DescribedLedger, DescribedLedgers
 from offload_core.storage.bookkeeper.logins import SaslLogin
 from offload_core.storage.pulsar_admin import AdminPlugin
-from offload_core.storage.zookeeper_connection import connect_zookeeper
+from offload_core.storage.zookeeper_connection import connect_zookeeper, sasl_options
 from offload_hooks.errors import FormatError, MetadataError, OptionError
 from offload_hooks.ledger_stores import LedgerStatus, LedgerStoreDescription
 from offload_hooks.option_text import as_count, as_flag, as_name, as_rate, as_seconds, as_secret
-from offload_hooks.tls_options import tls_context
+from offload_hooks.tls_options import tls_context_if
 
 _LONGEST_S = 3600.0
 _TOPIC = "pulsar/managed-ledger"
@@ -54,7 +54,7 @@ class BookKeeperLedgerStore:
         zookeeper_…: of the connection to ZooKeeper, as the options of the metadata store `zk:`.
 
     Raises:
-        OptionError, MissingExtraError: options that make no sense, or need what is not installed.
+        OptionError, MissingExtraError: options that make no sense, or need a library that is missing.
         StoreError: ZooKeeper cannot be reached.
     """
 
@@ -107,18 +107,16 @@ class BookKeeperLedgerStore:
         path = as_name("ledgers_path", ledgers_path)
         if not re.fullmatch(r"(/[^/\s]+)+", path):
             raise OptionError("the option 'ledgers_path' is no path", expected="such as /ledgers")
-        context = None
-        if as_flag("tls", tls):
-            context = tls_context(ca_bundle, client_certificate, client_key)
+        context = tls_context_if(tls, ca_bundle, client_certificate, client_key)
+        if context is not None:
             context.check_hostname = as_flag("verify_hostname", verify_hostname)
-        elif ca_bundle or client_certificate or client_key:
-            raise OptionError("certificates are of no use without TLS", hint="Set the option 'tls' to true.")
-        password = as_secret("sasl_password", sasl_password, sasl_password_file)
-        login = None
-        if sasl_mechanism is not None:
-            login = SaslLogin(sasl_mechanism, username=sasl_username, password=password, service=sasl_service)
-        elif sasl_username or password or sasl_service:
-            raise OptionError("options of SASL are of no use without 'sasl_mechanism'")
+        sasl = sasl_options(
+            mechanism=sasl_mechanism,
+            username=sasl_username,
+            password=as_secret("sasl_password", sasl_password, sasl_password_file),
+            service=sasl_service,
+        )
+        login = None if sasl is None else SaslLogin(**sasl)
         self._admin = None
         if admin_url is not None:
             self._admin = AdminPlugin(

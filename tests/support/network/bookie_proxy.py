@@ -1,4 +1,4 @@
-"""A proxy before a bookie that knows where frames begin: it writes down what is asked, and changes what is answered."""
+"""A proxy before a bookie that knows where frames begin: it records requests, and changes answers."""
 
 from __future__ import annotations
 
