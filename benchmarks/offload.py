@@ -29,8 +29,8 @@ from benchmarks.measure import Result
 from benchmarks.stores import in_memory_where_it_can_be
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import (
-    LayerSpec,
     MemoryBudget,
+    PluginSpec,
     Tier,
     TierSpec,
     UploadProcess,
@@ -129,7 +129,7 @@ def appending(
     with open_tier_at(server, "never") as tier:
         spec = tier.spec
         assert spec is not None
-        pace = LayerSpec(name="rate-limit", options={"bytes_per_second": PACE_BYTES_PER_S})
+        pace = PluginSpec(name="rate-limit", options={"bytes_per_second": PACE_BYTES_PER_S})
         ways: tuple[tuple[str, Callable[[], Tier]], ...] = (
             ("in this process", lambda: Tier.open(spec)),
             ("uploads in their own process", lambda: by_a_process(spec)),

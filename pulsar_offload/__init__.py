@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from offload_core.metadata.catalogue.known_tiers import tier_record as tier_record
     from offload_core.metadata.catalogue.survey import LedgerSurvey as LedgerSurvey
     from offload_core.metadata.catalogue.topics import managed_ledger_of_topic as managed_ledger_of_topic
-    from offload_core.metadata.policies import ReadPriority as ReadPriority
     from offload_core.metadata.policies import RetentionPolicies as RetentionPolicies
     from offload_core.metadata.policies import parse_policies as parse_policies
     from offload_core.metadata.policies import resolve_policies as resolve_policies
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     from offload_core.metadata.records import EntryPosition as EntryPosition
     from offload_core.metadata.records import LedgerRecord as LedgerRecord
     from offload_core.metadata.records import ManagedLedgerInfo as ManagedLedgerInfo
+    from offload_core.metadata.records import ReadPriority as ReadPriority
     from offload_core.metadata.records import assign_segment as assign_segment
     from offload_core.metadata.records import complete_segment as complete_segment
     from offload_core.metadata.records import extend_segment as extend_segment
@@ -212,10 +212,10 @@ _PLACES = {
     "offload_core.metadata.catalogue.known_tiers": "KnownTiers tier_record",
     "offload_core.metadata.catalogue.survey": "LedgerSurvey",
     "offload_core.metadata.catalogue.topics": "managed_ledger_of_topic",
-    "offload_core.metadata.policies": "ReadPriority RetentionPolicies parse_policies resolve_policies",
+    "offload_core.metadata.policies": "RetentionPolicies parse_policies resolve_policies",
     "offload_core.metadata.records": """
-        DriverMetadata EntryPosition LedgerRecord ManagedLedgerInfo assign_segment complete_segment
-        extend_segment segments_of
+        DriverMetadata EntryPosition LedgerRecord ManagedLedgerInfo ReadPriority assign_segment
+        complete_segment extend_segment segments_of
     """,
     "offload_core.metadata.stores": "ManagedLedgerRecords open_metadata_store",
     "offload_core.metadata.stores.sqlite": "SqliteStore",

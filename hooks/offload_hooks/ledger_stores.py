@@ -231,6 +231,9 @@ class FollowedLedgerReader(Protocol):
         Errors as `LedgerReader.status`.
         """
 
+    def accept(self, entry_count: int) -> None:
+        """Take it from another reader, perhaps of another process, that so many entries are acknowledged."""
+
 
 class LedgerStore(Protocol):
     """The hot tier, or a part of it, that is read."""

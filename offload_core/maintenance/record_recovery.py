@@ -160,7 +160,7 @@ def _rebuild_ledger(tier: Tier, ledger: Ledger, place: DriverMetadata) -> Rebuil
     ledger_id = ledger.ledger_id
     if not ledger.extents:
         return _left_out(UnknownFact(what=Unknown.NO_COPY, ledger_id=ledger_id, detail=ledger.why_not_read))
-    keys = [extent.key for extent in ledger.extents]
+    keys = [extent.object_key for extent in ledger.extents]
     in_folder = next((key for key in keys if key.folder and not key.is_mapfile), None)
     if in_folder is not None:
         return _left_out(UnknownFact(what=Unknown.FOLDER, ledger_id=ledger_id, key=in_folder.data_key))
@@ -189,7 +189,7 @@ def _completed_ms(ledger: Ledger, extent: LedgerExtent) -> int:
 
 def _choice(ledger: Ledger) -> Iterator[UnknownFact]:
     """Name the complete copies that were not taken."""
-    taken = {extent.key: extent.ledger for extent in ledger.extents}
+    taken = {extent.object_key: extent.ledger for extent in ledger.extents}
     extents = {_extent(each) for each in taken.values()}
     keys = ", ".join(key.data_key for key in taken)
     for stored in ledger.superseded:
@@ -210,7 +210,7 @@ def _lost(ledger: Ledger) -> tuple[UnknownFact, ...]:
         UnknownFact(
             what=Unknown.LOST_ENTRIES,
             ledger_id=ledger.ledger_id,
-            key=extent.key.data_key,
+            key=extent.data_key,
             detail=extent.marks.lost.pack(),
         )
         for extent in ledger.extents
@@ -232,10 +232,10 @@ def _of_one_object(ledger: Ledger, place: DriverMetadata) -> LedgerRecord:
     metadata, at = extent.ledger.metadata, _completed_ms(ledger, extent)
     assert isinstance(metadata, LedgerMetadata)
     entries = 0 if metadata.last_entry_id is None else metadata.last_entry_id + 1
-    if extent.key.is_mapfile:
+    if extent.object_key.is_mapfile:
         place = replace(place, name=MAPFILE_DRIVER)
     context = OffloadContext(
-        uuid=extent.key.uuid,
+        uuid=extent.object_key.uuid,
         complete=True,
         bookkeeper_deleted=True,
         timestamp_ms=at,
@@ -289,7 +289,7 @@ def _of_segments(tier: Tier, ledger: Ledger, place: DriverMetadata) -> RebuiltLe
     base = LedgerRecord(info=info)
     given = [
         OffloadSegment(
-            uuid=share.extent.key.uuid,
+            uuid=share.extent.object_key.uuid,
             complete=True,
             offloaded_ms=_completed_ms(ledger, share.extent),
             end_entry_id=share.stop - 1,

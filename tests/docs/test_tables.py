@@ -14,7 +14,13 @@ from scenes.repairs import contents_of, repaired
 
 from offload_core.format.messages.message_columns import ENTRY_COLUMNS, EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.interfaces.cli import cost, repair, report, rollback, verify
-from offload_core.interfaces.spark.source_options import KNOWN, RECORDS_PREFIX, STORAGE_PREFIX, SourceOptions
+from offload_core.interfaces.spark.source_options import (
+    HOT_PREFIX,
+    KNOWN,
+    RECORDS_PREFIX,
+    STORAGE_PREFIX,
+    SourceOptions,
+)
 from offload_core.maintenance.repair import Action
 from offload_core.maintenance.rollback import Need, Verdict
 from offload_core.maintenance.verify import Code, Verification
@@ -312,7 +318,8 @@ def test_the_options_of_spark_are_listed_in_their_order_with_their_defaults():
     shown = row.findall(text_of("spark"))
     expected = list(KNOWN)
     expected.insert(2, f"{STORAGE_PREFIX}*")
-    expected.insert(expected.index("records") + 1, f"{RECORDS_PREFIX}*")
+    for name, prefix in (("hot", HOT_PREFIX), ("records", RECORDS_PREFIX)):
+        expected.insert(expected.index(name) + 1, f"{prefix}*")
     assert [name for name, _ in shown] == expected
     described = (*dataclasses.fields(ScanOptions), *dataclasses.fields(SourceOptions))
     defaults = {field.name: field.default for field in described}

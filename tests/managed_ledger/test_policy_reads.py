@@ -8,9 +8,9 @@ from commands import configuration_file, opened_service, opened_topic
 from managed_ledgers import NAME, offloads_by, policies_to
 
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
-from offload_core.metadata.policies import ReadPriority, RetentionPolicies
-from offload_core.metadata.records import EntryPosition
-from offload_core.reading.read_handles import Copy, FallbackReason
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import EntryPosition, ReadPriority
+from offload_core.reading.read_fallbacks import Copy, FallbackReason
 from offload_core.writing.managed_ledger import (
     PolicyReads,
     PolicyTiers,

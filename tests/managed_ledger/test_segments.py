@@ -20,8 +20,14 @@ from offload_core.maintenance.rollback import (
 )
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.policies import ReadPriority, RetentionPolicies
-from offload_core.metadata.records import EntryPosition, abandon_segment, segments_of, unfinished_segment
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import (
+    EntryPosition,
+    ReadPriority,
+    abandon_segment,
+    segments_of,
+    unfinished_segment,
+)
 from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.writing.managed_ledger import (
     Environment,

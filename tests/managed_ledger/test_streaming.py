@@ -9,11 +9,11 @@ from managed_ledgers import NAME
 from scenes.segments import SETTINGS, Topic, in_segment, pool_of
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.policies import ReadPriority
 from offload_core.metadata.records import (
     AttemptStatus,
     DriverMetadata,
     EntryPosition,
+    ReadPriority,
     begin_attempt,
     complete_attempt,
 )

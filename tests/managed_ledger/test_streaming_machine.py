@@ -18,8 +18,8 @@ from scenes.filters import PlainFilter, chosen
 from scenes.machines import TopicRules
 from scenes.segments import in_segments, left_in, pool_of
 
-from offload_core.metadata.policies import ReadPriority, RetentionPolicies
-from offload_core.metadata.records import EntryPosition, unfinished_segment
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import EntryPosition, ReadPriority, unfinished_segment
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.chain import Layer

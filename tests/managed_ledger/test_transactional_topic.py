@@ -12,8 +12,8 @@ from scenes.copies import gapped_copy
 from scenes.transactions import NEVER, ONE, PLAIN, START, Model, abort, commit, found_in, message, next_to, of
 
 from offload_core.format.messages.entry import TransactionId
-from offload_core.metadata.policies import ReadPriority, RetentionPolicies
-from offload_core.metadata.records import DriverMetadata, EntryPosition, OffloadContext
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import DriverMetadata, EntryPosition, OffloadContext, ReadPriority
 from offload_core.metadata.records.filter_record import RECORD_KEY, DroppedEntries, FilterMode, FilterRecord
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.reading.transaction_buffers import BufferSnapshot, BufferState, SnapshotStore

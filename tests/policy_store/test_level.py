@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.metadata.policies import ReadPriority, RetentionPolicies, parse_policies
-from offload_core.writing.settings.level import (
+from offload_core.metadata.policies import RetentionPolicies, parse_policies
+from offload_core.metadata.policies.level import (
     NAMESPACE_NAMES,
     TOPIC_NAMES,
     LevelPolicies,
@@ -18,6 +18,7 @@ from offload_core.writing.settings.level import (
     parse_level,
     parse_retention,
 )
+from offload_core.metadata.records import ReadPriority
 from offload_hooks.errors import MetadataError, OptionError
 
 # What a broker (4.0.8) answered to GET /admin/v2/namespaces/acme/o, shortened by empty maps.

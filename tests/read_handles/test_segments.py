@@ -8,9 +8,10 @@ from scenes.drawn import segmented, segmented_topics
 from tiers import TOPIC
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.policies import ReadPriority
+from offload_core.metadata.records import ReadPriority
 from offload_core.metadata.records.ledger_changes import mark_for_deletion
-from offload_core.reading.read_handles import ColdReaders, Copy, FallbackReason, ReadMemory, TieredReaders
+from offload_core.reading.read_fallbacks import Copy, FallbackReason
+from offload_core.reading.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.reading.scan import Position, ScanOptions, Selection, select_catalogue
 from offload_core.reading.scan.following import BatchLimit, advance
 from offload_hooks.errors import NoReadableCopyError, RangeError, UnknownLedgerError

@@ -11,9 +11,9 @@ from records import closed, still_open
 from scenes.copies import PAYLOADS, TwoCopies
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.policies import ReadPriority
-from offload_core.metadata.records import DriverMetadata
-from offload_core.reading.read_handles import ColdReaders, Copy, FallbackReason, TieredReaders
+from offload_core.metadata.records import DriverMetadata, ReadPriority
+from offload_core.reading.read_fallbacks import Copy, FallbackReason
+from offload_core.reading.read_handles import ColdReaders, TieredReaders
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import open_store
 from offload_hooks.errors import (

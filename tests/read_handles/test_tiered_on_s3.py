@@ -8,8 +8,8 @@ from network.proxies import WHOLE, Proxy, Spoil
 from scenes.copies import PAYLOADS, TwoCopies
 from stores import new_store
 
-from offload_core.metadata.policies import ReadPriority
-from offload_core.reading.read_handles import Copy
+from offload_core.metadata.records import ReadPriority
+from offload_core.reading.read_fallbacks import Copy
 from offload_core.storage.hot import FileLedgerStore
 from offload_hooks.errors import AccessDeniedError, NoReadableCopyError, StoreUnavailableError
 

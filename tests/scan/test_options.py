@@ -13,8 +13,7 @@ from offload_core.interfaces.cli.scan_options import MessagesRead
 from offload_core.interfaces.spark.source_options import parse_options
 from offload_core.reading.scan import Position, ScanOptions
 from offload_core.reading.scan.options import WORDS
-from offload_core.reading.scan.tasks import KeyProviderSpec
-from offload_core.storage.tier import MeasuredTier
+from offload_core.storage.tier import MeasuredTier, PluginSpec
 from offload_hooks.errors import OptionError
 from pulsar_offload import TierReader, TopicName, open_tier, scan
 
@@ -47,7 +46,7 @@ GIVEN: dict[str, tuple[str, str, object]] = {
     "key_provider": (
         "keyProvider",
         "pem:directory=/keys",
-        KeyProviderSpec(name="pem", options={"directory": "/keys"}),
+        PluginSpec(name="pem", options={"directory": "/keys"}),
     ),
     "crypto_failure_action": ("cryptoFailureAction", "discard", "DISCARD"),
     "chunks": ("chunks", "RAW", "raw"),

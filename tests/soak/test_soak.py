@@ -20,8 +20,7 @@ from scenes.segments import left_in
 from scenes.transactions import Model
 
 from offload_core.format.messages.entry import TransactionId
-from offload_core.metadata.policies import ReadPriority
-from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records import EntryPosition, ReadPriority
 from offload_core.reading.transaction_buffers import BufferState, SnapshotStore
 from offload_core.writing.managed_ledger import TransactionalTopic, open_managed_ledger, settle_transactions
 

@@ -12,8 +12,7 @@ from stores import Store, new_store
 
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.recorded_copies import layout_of
-from offload_core.metadata.policies import ReadPriority
-from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records import EntryPosition, ReadPriority
 from offload_hooks.errors import OffloadError
 from pulsar_offload import scan
 

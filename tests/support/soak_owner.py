@@ -24,8 +24,8 @@ from managed_ledgers import environment_of
 
 from offload_core.format.messages.entry import NewMessage, TransactionId, pack_entry, split_entry
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.policies import ReadPriority, RetentionPolicies
-from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import EntryPosition, ReadPriority
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.reading.read_handles import ColdReaders, TieredReaders

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload_core.storage.tier import parse_layers
-from offload_core.storage.tier.urls import parse_layer
+from offload_core.storage.tier.urls import parse_layers, parse_plugin
 from offload_hooks.errors import OptionError
 
 
@@ -19,18 +18,18 @@ from offload_hooks.errors import OptionError
     ],
 )
 def test_a_layer_is_a_name_and_options(text, expected):
-    assert parse_layer(text) == expected
+    assert parse_plugin(text, "layer") == expected
 
 
 @pytest.mark.parametrize("text", ["", ":a=1", "retry:attempts", "retry:=5", "retry:a=1,a=2", "re try", "a=b"])
 def test_another_form_is_refused(text):
     with pytest.raises(OptionError, match="NAME or NAME:OPTION=VALUE"):
-        parse_layer(text)
+        parse_plugin(text, "layer")
 
 
 def test_what_may_be_secret_is_not_shown():
     with pytest.raises(OptionError) as caught:
-        parse_layer("retry:hunter2")
+        parse_plugin("retry:hunter2", "layer")
     assert "hunter2" not in str(caught.value)
 
 

@@ -18,7 +18,7 @@ import pytest
 from tiers import Folder
 
 from offload_core.storage.tier import (
-    LayerSpec,
+    PluginSpec,
     Tier,
     TierSpec,
     UploadProcess,
@@ -259,7 +259,7 @@ def test_a_process_that_never_answers_to_a_block_is_killed(faulty):
 
 
 def test_the_retry_layer_goes_on_with_another_process(faulty):
-    layers = (LayerSpec(name="retry", options={"first_wait_s": 0.01, "jitter_s": 0}),)
+    layers = (PluginSpec(name="retry", options={"first_wait_s": 0.01, "jitter_s": 0}),)
     spec = TierSpec(driver=faulty.driver, options=faulty.options, layers=layers)
     with opened(spec) as tier:
         blocks = [b"die!" + content(1000 + i) for i in range(10)]

@@ -1,6 +1,7 @@
 """The blocks of one ledger in one object, and the cursor over their entries.
 
-Everything that reads a cold copy reads extents: a ledger's copy is one extent, or one of each of its segments.
+Everything that reads a copy reads extents: a ledger's copy is one extent, or one of each of its segments. The copy in
+the hot tier is one as well (see `hot_entries`).
 A cursor gets the bytes window by window and answers where the entries lie in them. What it does at damage is up to
 its caller, who may have it raise or report.
 """
@@ -17,17 +18,30 @@ import numpy.typing as npt
 from offload_core.format.codec.arrays import Bytes, LocatedEntries, Longs
 from offload_core.format.codec.blocks import NO_STOP, BlockCursor, Fault, OnFault
 from offload_core.format.codec.entry_directory import DirectoryPlace
+from offload_core.format.codec.hot_entries import BatchCursor, hot_blocks
 from offload_core.format.codec.index import BlockTable, IndexedBlock, LedgerIndex
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.mapfile.cursor import MapFileCursor
 from offload_core.format.codec.mapfile.sequence_file import SequenceFile
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.object_marks import NO_MARKS, ObjectMarks
 from offload_hooks.errors import FormatError
+from offload_hooks.ledger_stores import EntryBatch
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 ENTRIES_AT_ONCE = 16384
+
+WindowData = bytes | bytearray | memoryview | EntryBatch
+"""Bytes of an object, or entries of a hot copy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HotCopy:
+    """The copy of a ledger in the hot tier. `managed_ledger` is the name whose record names the others."""
+
+    managed_ledger: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +51,7 @@ class LedgerExtent:
     Of an object with gaps there need be no entry between them, and no block.
 
     Attributes:
-        key: of the data object.
+        key: of the data object; None of a hot copy, of which `hot` is not None.
         ledger: its blocks, and the ledger's metadata as the index has it.
         begin_entry_id: None where it is not known: of a streaming object with gaps, without a record.
         stop_entry_id: half-open; None to read to the blocks' end: the last extent of a streaming ledger.
@@ -47,7 +61,7 @@ class LedgerExtent:
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
     """
 
-    key: ObjectKey
+    key: ObjectKey | None
     ledger: LedgerIndex
     begin_entry_id: int | None = None
     stop_entry_id: int | None = None
@@ -55,6 +69,7 @@ class LedgerExtent:
     sequence_file: SequenceFile | None = None
     directory: DirectoryPlace | None = None
     checksum_key: str | None = None
+    hot: HotCopy | None = None
 
     @property
     def ledger_id(self) -> int:
@@ -64,12 +79,19 @@ class LedgerExtent:
     @property
     def object_format(self) -> ObjectFormat:
         """The object's format."""
-        return self.key.object_format
+        return self.object_key.object_format
+
+    @property
+    def object_key(self) -> ObjectKey:
+        """The data object's key, taken apart; only where the extent lies in an object."""
+        if self.key is None:
+            raise AssertionError("a hot copy is not an object")
+        return self.key
 
     @property
     def data_key(self) -> str:
-        """The data object's key."""
-        return self.key.data_key
+        """The data object's key; of a hot copy a name for people."""
+        return f"the hot copy of ledger {self.ledger_id}" if self.key is None else self.key.data_key
 
     @property
     def blocks(self) -> BlockTable:
@@ -105,6 +127,20 @@ class LedgerExtent:
         return replace(self, ledger=ledger, begin_entry_id=begin, stop_entry_id=stop)
 
 
+def hot_extent(info: LedgerInfo, managed_ledger: str) -> LedgerExtent:
+    """The hot copy of a ledger that has `entries` entries, of `size` bytes together."""
+    entries = info.entries or 0
+    return LedgerExtent(
+        key=None,
+        hot=HotCopy(managed_ledger=managed_ledger),
+        ledger=LedgerIndex(
+            ledger_id=info.ledger_id, metadata=info, blocks=hot_blocks(entries, info.size or 0)
+        ),
+        begin_entry_id=0,
+        stop_entry_id=entries,
+    )
+
+
 class EntryCursor:
     """Walks the entries of an extent once, in order, by the compiled kernels, over blocks that come window by window.
 
@@ -124,7 +160,7 @@ class EntryCursor:
         self.extent = extent
         self.is_sound = True
         self._on_fault = on_fault
-        self._block: BlockCursor | MapFileCursor | None = None
+        self._block: BlockCursor | MapFileCursor | BatchCursor | None = None
         self._block_end = 0
         self._passed_bytes = 0
         self._columns: Longs | None = None
@@ -169,16 +205,24 @@ class EntryCursor:
         """The place of `array` in the object; None if its bytes are not the object's, but inflated."""
         return self._walk.offset
 
-    def feed(self, block: IndexedBlock, data: bytes | bytearray | memoryview, offset: int) -> None:
+    def turn_to(self, extent: LedgerExtent) -> None:
+        """Go on in another copy of the ledger, with the next entry."""
+        self.extent = replace(extent, begin_entry_id=max(extent.begin_entry_id or 0, self.next_entry_id))
+
+    def feed(self, block: IndexedBlock, data: WindowData, offset: int) -> None:
         """Go on in the next window: the bytes `data` of a block, from the object's byte `offset` on.
 
         A block's first window has its header at least (of a MapFile, any bytes). Another one begins where the last one
-        ended, or before that, but not after `reached`. It is ignored if nothing more is read of the block.
+        ended, or before that, but not after `reached`. It is ignored if nothing more is read of the block. Of a hot
+        copy each window is a batch of entries, and a block of its own.
         """
-        if offset == block.offset:
+        if isinstance(data, EntryBatch):
+            self._begin(block)
+            self._block = BatchCursor(data, self.extent.stop_entry_id)
+        elif offset == block.offset:
             self._open(block, data)
-        elif not self.block_is_done:
-            self._walk.feed(data, offset)
+        elif isinstance(self._block, BlockCursor | MapFileCursor) and not self._block.done:
+            self._block.feed(data, offset)
         if self.extent.begin_entry_id is not None:
             self._walk.skip_to(self.extent.begin_entry_id)
 
@@ -219,7 +263,7 @@ class EntryCursor:
         return self._walk.copy(values, value_offsets, entry_ids)
 
     @property
-    def _walk(self) -> BlockCursor | MapFileCursor:
+    def _walk(self) -> BlockCursor | MapFileCursor | BatchCursor:
         if self._block is None:
             raise AssertionError("a cursor is fed before it is read")
         return self._block
@@ -230,9 +274,7 @@ class EntryCursor:
             stop = None  # the whole block is asked for: its end is checked as well
         more = len(data) < block.length
         on_fault = None if self._on_fault is None else self._fault
-        if self._block is not None:
-            self._passed_bytes += self._block.payload_bytes
-        self._block, self._block_end = None, block.offset + block.length
+        self._begin(block)
         if extent.sequence_file is not None:
             self._block = MapFileCursor(
                 data,
@@ -254,6 +296,12 @@ class EntryCursor:
                 more=more,
                 on_fault=on_fault,
             )
+
+    def _begin(self, block: IndexedBlock) -> None:
+        """Leave the block before this one."""
+        if self._block is not None:
+            self._passed_bytes += self._block.payload_bytes
+        self._block, self._block_end = None, block.offset + block.length
 
     def _fault(self, fault: Fault, error: FormatError) -> None:
         assert self._on_fault is not None

@@ -188,6 +188,21 @@ def _table_of(rows: bytes) -> BlockTable:
 NO_BLOCKS = BlockTable(np.empty(0, dtype=_ROW))
 
 
+def ranges_as_blocks(first_entry_ids: Longs, stop_entry_id: int, data_bytes: int) -> BlockTable:
+    """Ranges of entries that follow one another, as blocks that share some bytes by their numbers of entries.
+
+    `first_entry_ids` (int64) ascend from 0 on; the last range ends before `stop_entry_id`.
+    """
+    rows = np.empty(len(first_entry_ids), _ROW)
+    rows["part_number"] = np.arange(1, len(rows) + 1)
+    rows["first_entry_id"] = first_entry_ids
+    ends = np.append(first_entry_ids[1:], stop_entry_id) if len(rows) else first_entry_ids
+    rows["end_entry_id"] = ends
+    borders = np.round(np.append(first_entry_ids, ends[-1:]) * (data_bytes / max(stop_entry_id, 1)))
+    rows["offset"], rows["length"] = borders[:-1] if len(rows) else borders, np.diff(borders)
+    return BlockTable(rows)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerIndex:
     """One ledger's blocks in an object, in order of their entries, and its metadata as the index keeps it.

@@ -85,6 +85,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")]
 
 
+Hot = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME[:OPTION=VALUE,…]",
+        help="With --records: the ledger store that has what is not offloaded yet: bookkeeper:url=zk://zk-1:2181, for "
+        "instance.",
+    ),
+]
+
+
 class OptionGroup:
     """Options that several commands have: the parameters of its constructor."""
 
@@ -116,9 +126,10 @@ class TierOptions(OptionGroup):
         ),
     ] = None
 
-    def open(self) -> TierReader:
-        """Open the tier."""
-        return open_tier(self.url, driver=self.driver, layers=self.layer, **named(self.option, "the driver"))
+    def open(self, hot: str | None = None) -> TierReader:
+        """Open the tier, together with a hot one."""
+        options = named(self.option, "the driver")
+        return open_tier(self.url, driver=self.driver, layers=self.layer, hot=hot, **options)
 
 
 RecordsOpener = Callable[[], AbstractContextManager[Records]]

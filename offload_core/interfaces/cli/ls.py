@@ -16,6 +16,7 @@ from rich.text import Text
 
 from offload_core.interfaces.cli.command_options import (
     AsJson,
+    Hot,
     Prefix,
     RecordOptions,
     TierOptions,
@@ -74,17 +75,21 @@ def ls(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many lines.")] = None,
     prefix: Prefix = "",
+    hot: Hot = None,
     as_json: AsJson = False,
 ) -> None:
     """List what a tier holds, by topic, ledger or other groups: entries, sizes, formats, ages and problems.
 
-    With records also those ledgers that are not offloaded, and what became of each attempt.
+    With records also those ledgers that are not offloaded, and what became of each attempt; with --hot as they are
+    in the hot tier now.
     """
+    if hot is not None:
+        records.require("the ledgers of a hot tier are named by records")
     if ledgers and by not in (None, RowLevel.LEDGER):
         raise OptionError("--ledgers means --by ledger", expected="one of them")
     level = RowLevel.LEDGER if ledgers else by or RowLevel.TOPIC
     with (
-        where.open() as tier,
+        where.open(hot) as tier,
         _inventory(tier, prefix, records, TopicPatterns(tuple(topic or ()))) as found,
         Spool[Row]() as rows,
         Spool[StoredObject]() as problems,
@@ -172,6 +177,7 @@ class Shown:
     records: bool = False
     classes: bool = False
     problems: bool = False
+    hot: bool = False
 
     def note(self, row: Row) -> None:
         """See a row."""
@@ -179,6 +185,7 @@ class Shown:
         self.filtered |= bool(row.filters)
         self.records |= row.record is not None
         self.classes |= bool(row.storage_classes)
+        self.hot |= bool(row.hot_bytes)
         self.problems |= bool(_notes(row))
 
 
@@ -234,6 +241,8 @@ def _columns(level: RowLevel, shown: Shown) -> Iterator[_Column]:
         yield "ledgers", lambda row: f"{row.ledgers:,}", True
     yield "entries", lambda row: _entries(row, level), True
     yield "size", lambda row: size(row.data_bytes), True
+    if shown.hot:
+        yield "hot", lambda row: size(row.hot_bytes), True
     if level in (RowLevel.LEDGER, RowLevel.SEGMENT):
         yield "blocks", lambda row: str(row.blocks), True
     if not is_object:
@@ -327,6 +336,7 @@ def row_to_json(row: Row, level: RowLevel) -> dict[str, Any]:
         "problem": row.problem,
         "superseded": row.superseded,
         "hot_only": row.hot_only,
+        "hot_bytes": row.hot_bytes,
         "formats": list(row.formats),
         "storage_classes": list(row.storage_classes),
         "oldest": row.oldest.isoformat() if row.oldest else None,
@@ -342,7 +352,7 @@ def _ledger_to_json(ledger: Ledger) -> dict[str, Any]:
         "entries": ledger.entries,
         "size_bytes": ledger.data_bytes,
         "formats": [known.value for known in ledger.formats],
-        "read_from": [extent.key.data_key for extent in ledger.extents],
+        "read_from": [extent.data_key for extent in ledger.extents],
         "filters": [record.to_json() for record in indexed(ledger.extents)],
         "attempts": [object_to_json(stored) for stored in ledger.attempts],
         **({"record": record_to_json(ledger.record)} if ledger.record else {}),

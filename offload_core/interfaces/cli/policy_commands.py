@@ -16,9 +16,10 @@ import typer
 from offload_core.interfaces.cli.command_options import named, parse_seconds, parse_size
 from offload_core.interfaces.cli.configured import on_policies
 from offload_core.metadata.catalogue import parse_topic
-from offload_core.metadata.policies import parse_policies, parse_read_priority
+from offload_core.metadata.policies import parse_policies
+from offload_core.metadata.policies.level import Part, parse_retention, unmasked
+from offload_core.metadata.records import parse_read_priority
 from offload_core.writing.settings import LevelPolicies, PolicyStore
-from offload_core.writing.settings.level import Part, parse_retention, unmasked
 from offload_hooks.errors import OptionError
 from offload_hooks.json_text import read_json
 from offload_hooks.shown_urls import MASK

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from offload_core.interfaces.cli.command_options import (
+    Hot,
     KeyProvider,
     OptionGroup,
     Prefix,
@@ -30,6 +31,8 @@ from offload_core.reading.scan.options import WORDS, OneOf, parse_scan_options
 _HELP: dict[str, str | tuple[str, str]] = {
     "topics_pattern": "Instead of names: a regular expression of whole names.",
     "ledger": "Only this ledger; a topic is not needed then.",
+    "tiered_read_priority": "With --hot, which copies are read: tiered-storage-first, bookkeeper-first, offloaded-only "
+    "or bookkeeper-only.",
     "cluster": "Only what this Pulsar cluster offloaded.",
     "level": "What a row is.",
     "columns": "Columns, with commas between; as in Spark.",
@@ -63,11 +66,14 @@ _AlsoTier = Annotated[
 class MessagesRead(OptionGroup):
     """Topics, further tiers, and the options of their scan, as text."""
 
-    __slots__ = ("_texts", "_tiers", "topics")
+    __slots__ = ("_hot", "_texts", "_tiers", "topics")
     __signature__: ClassVar[inspect.Signature]
 
-    def __init__(self, *, topic: list[str] | None, also_tier: list[str] | None, **texts: Any) -> None:
+    def __init__(
+        self, *, topic: list[str] | None, also_tier: list[str] | None, hot: str | None, **texts: Any
+    ) -> None:
         self.topics = tuple(topic or ())
+        self._hot = hot
         self._tiers = tuple(also_tier or ())
         self._texts = texts
 
@@ -84,7 +90,7 @@ class MessagesRead(OptionGroup):
 
     def open(self, tier: TierOptions) -> TierReader:
         """Open the tiers that are read."""
-        return tier.open().also(*self._tiers)
+        return tier.open(self._hot).also(*self._tiers)
 
 
 class ExportedMessages(MessagesRead):
@@ -106,6 +112,7 @@ def _signature(*without: str) -> inspect.Signature:
         [
             _parameter("topic", None, TopicNames),
             _parameter("also_tier", None, _AlsoTier),
+            _parameter("hot", None, Hot),
             *(
                 _parameter(each.name, _default(each.default), shared.get(each.name) or _annotation(each.name))
                 for each in dataclasses.fields(ScanOptions)

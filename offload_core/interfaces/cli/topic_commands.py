@@ -19,6 +19,7 @@ from offload_core.interfaces.cli.ledger_facts import filter_note, recorded
 from offload_core.interfaces.cli.policy_commands import add_topic_policies
 from offload_core.interfaces.cli.terminal import byte_bar, err, out, printable
 from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.metadata.catalogue.policy_places import namespace_of
 from offload_core.metadata.catalogue.recorded_copies import RecordedRange, layout_of
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.metadata.policies import EffectivePolicies, parse_policies, resolve_policies
@@ -38,7 +39,7 @@ from offload_core.writing.managed_ledger import (
     waits_of,
 )
 from offload_core.writing.managed_ledger.streaming.completion_requests import DEFAULT_TIMEOUT_S
-from offload_core.writing.settings import PolicyStore, namespace_of
+from offload_core.writing.settings import PolicyStore
 from offload_hooks.errors import OptionError, UnknownTopicError
 
 

@@ -53,10 +53,11 @@ from offload_core.interfaces.service.served_topics import (
 from offload_core.interfaces.service.tokens import Tokens
 from offload_core.maintenance.inventory.report_page import live_page
 from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.catalogue.policy_places import namespace_of
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.schema_providers import saved_in
 from offload_core.storage.tier import open_store
-from offload_core.writing.settings import PolicyStore, ServiceSettings, namespace_of
+from offload_core.writing.settings import PolicyStore, ServiceSettings
 from offload_hooks.errors import OffloadError, OptionError, UnknownTopicError
 from offload_hooks.metadata_stores import WritableMetadataStore
 from offload_hooks.schemas import SchemaHistory, SchemaVersion

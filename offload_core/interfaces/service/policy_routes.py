@@ -28,15 +28,15 @@ from offload_core.interfaces.service.admin_requests import (
     topic_of_path,
 )
 from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies
-from offload_core.metadata.policies.offload_policies import shown_value
-from offload_core.writing.settings import LevelPolicies, PolicyStore, ResolvedPolicies
-from offload_core.writing.settings.level import (
+from offload_core.metadata.policies.level import (
     NAMESPACE_NAMES,
     Part,
     parse_offload,
     parse_retention,
     unmasked,
 )
+from offload_core.metadata.policies.offload_policies import shown_value
+from offload_core.writing.settings import LevelPolicies, PolicyStore, ResolvedPolicies
 
 Change = Callable[[LevelPolicies], LevelPolicies]
 

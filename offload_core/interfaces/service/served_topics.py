@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 
 from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
+from offload_core.metadata.catalogue.policy_places import namespace_of
 from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords, VersionedInfo
@@ -38,7 +39,7 @@ from offload_core.writing.managed_ledger import (
     topic_offloads,
     waits_of,
 )
-from offload_core.writing.settings import Configuration, PolicyStore, ResolvedPolicies, namespace_of
+from offload_core.writing.settings import Configuration, PolicyStore, ResolvedPolicies
 from offload_hooks.errors import (
     AttemptError,
     FormatError,

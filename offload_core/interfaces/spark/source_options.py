@@ -28,16 +28,18 @@ from offload_hooks.errors import OptionError
 
 STORAGE_PREFIX = "storage."
 RECORDS_PREFIX = "records."
+HOT_PREFIX = "hot."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """The options of a query. Those of `storage` are not shown: they may be secret.
+    """The options of a query. Those of `storage` and of `hot_options` are not shown: they may be secret.
 
     Attributes:
         path: URL or path of the tier; None if `driver` and `storage` name it.
         layers: layers around the driver, outermost first, each as text; None for the driver's own.
         tiers: URLs or paths of tiers from which is read what this one lacks.
+        hot: the ledger store that has what is not offloaded yet, and its options.
         topics: names of topics; empty for all (or those of `scan`).
         scan: which of their messages are read, and how.
         stream_start: where a stream without a checkpoint starts, in place of `scan.start`.
@@ -48,6 +50,8 @@ class SourceOptions:
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     layers: tuple[str, ...] | None = field(default=None, repr=False)
     tiers: tuple[str, ...] = field(default=(), repr=False)
+    hot: str | None = None
+    hot_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     topics: tuple[str, ...] = ()
     min_partitions: int = 1
     max_partition_bytes: int = DEFAULT_TASK_BYTES
@@ -68,6 +72,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     scan: dict[str, object] = {}
     storage: dict[str, str] = {}
     records: dict[str, str] = {}
+    hot: dict[str, str] = {}
     known = {word.lower(): word for word in KNOWN} | {word.lower(): ours for word, ours in _KAFKAS.items()}
     for name, text in options.items():
         lowered = name.lower()
@@ -76,6 +81,9 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             continue
         if lowered.startswith(RECORDS_PREFIX):
             records[name[len(RECORDS_PREFIX) :]] = text
+            continue
+        if lowered.startswith(HOT_PREFIX):
+            hot[name[len(HOT_PREFIX) :]] = text
             continue
         if lowered not in known:
             raise _unknown(name, known)
@@ -97,10 +105,14 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         raise OptionError(
             "where are the records?", expected=f'option "records" with the options "{RECORDS_PREFIX}*"'
         )
+    if hot and "hot" not in values:
+        raise OptionError(
+            "which ledger store is the hot tier?", expected=f'option "hot" with the options "{HOT_PREFIX}*"'
+        )
     made = ScanOptions(**scan, records_options=records or None)  # type: ignore[arg-type]
     if "start" in scan:
         values["stream_start"] = made.start
-    return SourceOptions(**values, storage=storage, scan=made)  # type: ignore[arg-type]
+    return SourceOptions(**values, storage=storage, hot_options=hot, scan=made)  # type: ignore[arg-type]
 
 
 _NO_OPTIONS = (
@@ -116,7 +128,10 @@ _KAFKAS = {
 }
 """Words of Spark's source for Kafka, and ours of the same meaning."""
 
-_NO_BROKER = "No broker is asked: name the bucket by path, and its credentials by storage.*."
+_NO_BROKER = (
+    "No broker is asked: name the bucket by path, its credentials by storage.*, and a running cluster's BookKeeper "
+    "by hot."
+)
 _NO_CONSUMER = "Nothing subscribes or consumes here: leave it out. A stream's checkpoint has what was read."
 _ELSEWHERE = {
     "kafka.": "This reads what Pulsar offloaded, not Kafka. Name the bucket by path, and topics by topics.",
@@ -145,7 +160,7 @@ def _unknown(name: str, known: Mapping[str, str]) -> OptionError:
         hint = f"Did you mean {known[close[0]]!r}?"
     return OptionError(
         f"the source pulsar_offload has no option {name!r}",
-        expected=", ".join([*KNOWN, f"{STORAGE_PREFIX}*", f"{RECORDS_PREFIX}*"]),
+        expected=", ".join([*KNOWN, f"{STORAGE_PREFIX}*", f"{RECORDS_PREFIX}*", f"{HOT_PREFIX}*"]),
         hint=hint,
     )
 
@@ -159,6 +174,7 @@ KNOWN: dict[str, tuple[str, Parser]] = {
     "driver": ("driver", _text),
     "layers": ("layers", lambda text, _: parse_layers(text)),
     "tiers": ("tiers", parse_names),
+    "hot": ("hot", _text),
     "topic": ("topics", lambda text, _: (text.strip(),)),
     "topics": ("topics", parse_names),
     **{word: (name, parse) for name, (word, parse) in WORDS.items()},
@@ -168,7 +184,7 @@ KNOWN: dict[str, tuple[str, Parser]] = {
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", parse_number),
     "refreshIntervalMs": ("refresh_interval_ms", parse_number),
 }
-"""Every option but `storage.*` and `records.*`: its name → the field that it sets, and how its text is read."""
+"""Every option but `storage.*`, `records.*` and `hot.*`: its name → its field, and how its text is read."""
 
 
 def option_texts(path: str | os.PathLike[str] | None, options: Mapping[str, object]) -> dict[str, str]:
@@ -187,10 +203,9 @@ def _option_text(value: object) -> str:
 
 def open_source(options: SourceOptions) -> TierReader:
     """The tiers that a query's options name."""
-    if options.path is None:
-        tier = open_tier(options.driver or "", layers=options.layers, **options.storage)
-    else:
-        tier = open_tier(options.path, driver=options.driver, layers=options.layers, **options.storage)
+    hot = None if options.hot is None else (options.hot, options.hot_options)
+    place, driver = (options.driver or "", None) if options.path is None else (options.path, options.driver)
+    tier = open_tier(place, driver=driver, layers=options.layers, hot=hot, **options.storage)
     return tier.also(*options.tiers)
 
 

@@ -31,8 +31,9 @@ from offload_core.reading.scan.following import (
     between,
 )
 from offload_core.reading.scan.positions import Position, check_topics, offsets_to_json, parse_offsets
-from offload_core.reading.scan.scanning import payloads_of
+from offload_core.reading.scan.scanning import payloads_of, read_store
 from offload_core.reading.scan.transactions import TailReader
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError, SchemaError
 from offload_hooks.schemas import SchemaHistory
 
@@ -149,7 +150,7 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
             of_batch.max_entries = self._options.max_offsets_per_trigger
         if self._reader.tasks.read_options.hides_open:
             if self._settled is None:
-                tails = TailReader(tier=self._opened[0].store, asked=self._options.scan)
+                tails = TailReader(tier=self._store, asked=self._options.scan)
                 self._settled = SettledAdvance(tails)
             reached = self._settled(topics, frontier, of_batch, fail_on_data_loss=fail)
         else:
@@ -187,7 +188,7 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
         check_topics(moved, {topic.name for topic in topics if topic.name}, "the stream's offset")
         narrowed, starts, stops = between(topics, first, moved)
         tasks = plan_tasks(
-            self._opened[0].store,
+            self._store,
             narrowed,
             Bounds(start=starts, stop=stops, fail_on_data_loss=self._options.scan.fail_on_data_loss),
             min_partitions=self._options.min_partitions,
@@ -213,6 +214,10 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
     @property
     def _follower(self) -> TopicFollower:
         return self._opened[1]
+
+    @property
+    def _store(self) -> Tier:
+        return read_store(self._opened[0], self._options.scan)
 
     @property
     def _opened(self) -> tuple[TierReader, TopicFollower]:

@@ -22,6 +22,7 @@ from offload_core.interfaces.spark.versions import check_versions, installed_ver
 from offload_core.metadata.catalogue import TierReader
 from offload_core.reading.scan import Condition, Report, Scan, ScanEstimate, ScanTask, explain_scan, scan
 from offload_core.reading.scan.scanning import read_options as options_of
+from offload_core.reading.scan.scanning import read_store
 from offload_core.reading.scan.worker_tier import WorkerTier
 from offload_hooks.schemas import SchemaHistory
 
@@ -51,7 +52,7 @@ class TaskReader:
         wanted = options.scan.columns if columns is None else columns
         self.read_options = read_options(options, wanted, lambda: self._tier)
         with self._tier as tier:
-            self._worker_tier = WorkerTier.of(tier.store)
+            self._worker_tier = WorkerTier.of(read_store(tier, options.scan))
             self._versions = installed_versions(tier.store.spec.driver if tier.store.spec else None)
         self.conditions: tuple[Condition, ...] = ()
 

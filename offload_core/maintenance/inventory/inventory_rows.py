@@ -24,7 +24,7 @@ from offload_core.metadata.catalogue import (
     TopicName,
     record_catalogue,
 )
-from offload_core.metadata.catalogue.record_source import in_parts
+from offload_core.metadata.catalogue.record_source import in_parts, read_priorities
 from offload_core.metadata.catalogue.survey import FoundLedger, TemporaryTables
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import LedgerRecord
@@ -66,6 +66,7 @@ class Row:
         lacking: complete attempts that lack entries, which were lost.
         superseded: complete attempts that are not read.
         hot_only: ledgers that are in BookKeeper only, by their records.
+        hot_bytes: of `data_bytes`, those that are read from a hot tier.
         oldest, newest: times of attempts.
         filters: what filters did, by name and mode.
         record: of a ledger.
@@ -87,6 +88,7 @@ class Row:
     problem: str | None = None
     superseded: int = 0
     hot_only: int = 0
+    hot_bytes: int = 0
     formats: tuple[str, ...] = ()
     storage_classes: tuple[str, ...] = ()
     oldest: datetime | None = None
@@ -100,11 +102,15 @@ class Row:
         if ledger.entries is not None:
             self.entries = (self.entries or 0) + ledger.entries
         self.data_bytes += ledger.data_bytes
-        self.blocks += sum(extent.ledger.block_count for extent in ledger.extents)
+        hot = [extent for extent in ledger.extents if extent.hot is not None]
+        self.hot_bytes += sum(extent.data_bytes for extent in hot)
+        self.blocks += sum(extent.ledger.block_count for extent in ledger.extents if extent.hot is None)
         self.attempts += len(ledger.attempts)
         self.superseded += len(ledger.superseded)
         self.hot_only += not ledger.attempts
-        self.formats = _joined(self.formats, [each.value for each in ledger.formats])
+        self.formats = _joined(
+            self.formats, [*(each.value for each in ledger.formats), *(["hot"] if hot else [])]
+        )
         for stored in ledger.attempts:
             self.see(stored)
         for extent in ledger.extents:
@@ -176,7 +182,7 @@ def _group(found: FoundLedger, level: RowLevel) -> tuple[str, str | None]:
 def _of_ledger(found: FoundLedger) -> Row:
     row = Row(name=_name(found), cluster=found.cluster, ledger_id=found.ledger.ledger_id, topics=1)
     row.add(found.ledger)
-    row.keys = tuple(extent.key.data_key for extent in found.ledger.extents)
+    row.keys = tuple(extent.data_key for extent in found.ledger.extents)
     row.record = found.ledger.record
     return row
 
@@ -186,7 +192,7 @@ def _of_objects(found: Iterable[FoundLedger]) -> Iterator[Row]:
     open_: dict[str, tuple[Row, int]] = {}
     for each in found:
         ledger = each.ledger
-        read = {extent.key.data_key: extent for extent in ledger.extents}
+        read = {extent.data_key: extent for extent in ledger.extents}
         for stored in ledger.attempts:
             key = stored.key.data_key
             row, last = open_.get(key) or (_new(each, stored), _last_ledger(stored, ledger.ledger_id))
@@ -269,7 +275,9 @@ def recorded_ledgers(
     """
     topics = sorted((each for each in records.topics() if wanted(each)), key=lambda each: each.full)
     for part in in_parts(topics):
-        for topic in record_catalogue(tier, records.read(part), prefix=prefix).topics:
+        infos = records.read(part)
+        priorities = {} if tier.hot is None else read_priorities(records, infos)
+        for topic in record_catalogue(tier, infos, prefix=prefix, priorities=priorities).topics:
             name = None if topic.name is None else managed_ledger_of_topic(topic.name)
             for ledger in topic.ledgers:
                 yield FoundLedger(managed_ledger=name, cluster=topic.cluster, ledger=ledger)

@@ -543,7 +543,7 @@ class EntryCopies:
     def _about(self, name: str, ledger: LedgerRecord) -> dict[str, str]:
         """Return user metadata of the first copy, as far as it stays."""
         extent = self._extents(name, ledger)[0]
-        found = extent.tier.stat(extent.key.data_key).user_metadata
+        found = extent.tier.stat(extent.data_key).user_metadata
         return {TOPIC_KEY: name} | {key: value for key, value in found.items() if key not in _OURS}
 
     def _filters(self, name: str, ledgers: Sequence[LedgerRecord]) -> dict[int, FilterRecord]:
@@ -564,17 +564,17 @@ class EntryCopies:
 
     def _filter(self, extent: ColdExtent) -> FilterRecord | None:
         record = indexed_filter(extent.ledger)
-        user_metadata = extent.tier.stat(extent.key.data_key).user_metadata
+        user_metadata = extent.tier.stat(extent.data_key).user_metadata
         if LOST_KEY in user_metadata:
             raise OptionError(
                 "a copy lost entries before it was repaired, and would not say so in another format",
-                key=extent.key.data_key,
+                key=extent.data_key,
                 hint="It can be moved as it is, in its format.",
             )
         if record is None and ObjectMarks.of(user_metadata).is_filtered:
             raise OptionError(
                 "a copy went through a filter of which its index says nothing",
-                key=extent.key.data_key,
+                key=extent.data_key,
                 hint="It can be moved as it is, in its format.",
             )
         return record

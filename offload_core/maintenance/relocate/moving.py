@@ -60,7 +60,7 @@ from offload_core.metadata.records import (
 from offload_core.reading.read_handles import ReadMemory
 from offload_core.storage.executors import Executor, is_second_try
 from offload_core.storage.tier import Tier
-from offload_core.storage.tier.registry import LayerSpec
+from offload_core.storage.tier.registry import PluginSpec
 from offload_core.writing.audit import AuditLog, Change, ChangeAction
 from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, as_switched, delete_copy
 from offload_hooks.errors import (
@@ -601,7 +601,7 @@ def throttled(tier: Tier, bytes_per_s: int | None) -> Tier:
         raise OptionError("a tier that was made of a driver object is not throttled; open it by name")
     if bytes_per_s is None:
         return Tier.open(spec)
-    limit = LayerSpec(name="rate-limit", options={"bytes_per_second": bytes_per_s})
+    limit = PluginSpec(name="rate-limit", options={"bytes_per_second": bytes_per_s})
     return Tier.open(replace(spec, layers=(*spec.layers, limit)))
 
 

@@ -141,6 +141,7 @@ class Ledger:
     for a catalogue from the bucket alone. With a record, a ledger may have no attempts: it is in BookKeeper only.
 
     Attributes:
+        hot: its copy in the hot tier, where that may be read; it is among `extents`, or to be read in their place.
         is_first: it is the first of its topic, of which no object is unknown what it holds. Without a record it
             is unknown then whether its first entries were ever here.
     """
@@ -149,6 +150,7 @@ class Ledger:
     extents: tuple[LedgerExtent, ...]
     attempts: tuple[StoredObject, ...]
     record: LedgerRecord | None = None
+    hot: LedgerExtent | None = None
     is_first: bool = False
 
     @property
@@ -193,7 +195,7 @@ class Ledger:
         """
         if self.record is not None or not self.extents:
             return None
-        if any(extent.key.ledger_id is not None for extent in self.extents):
+        if any(extent.object_key.ledger_id is not None for extent in self.extents):
             return None
         last = self.extents[-1].ledger.blocks[-1].first_entry_id
         lost = [
@@ -217,6 +219,8 @@ class Ledger:
     @property
     def unread(self) -> StoredObject | None:
         """The one copy that it is read from, if the index of that has not been read yet."""
+        if self.extents:
+            return None
         return next((stored for stored in self.attempts if stored.is_unread), None)
 
     @property
@@ -235,13 +239,14 @@ class Ledger:
     def why_not_read(self) -> str:
         """The problems of its attempts, if it cannot be read."""
         if not self.attempts:
-            return "by its record it is in BookKeeper only"
+            is_hot = self.record is None or self.record.has_hot_copy
+            return f"by its record it is {'' if is_hot else 'not '}in BookKeeper{' only' if is_hot else ' any more'}"
         return "; ".join(f"{stored.key.data_key}: {stored.detail}" for stored in self.attempts)
 
     @property
     def formats(self) -> tuple[ObjectFormat, ...]:
-        """The formats of its extents, each once."""
-        return tuple(dict.fromkeys(extent.key.object_format for extent in self.extents))
+        """The formats of its extents that lie in objects, each once."""
+        return tuple(dict.fromkeys(each.object_format for each in self.extents if each.key is not None))
 
     @property
     def superseded(self) -> tuple[StoredObject, ...]:

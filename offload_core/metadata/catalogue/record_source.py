@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from offload_core.metadata.catalogue.concurrency import concurrently
+from offload_core.metadata.catalogue.policy_places import stored_priority
 from offload_core.metadata.catalogue.topics import (
     TopicName,
     managed_ledger_of_topic,
     parse_topic,
     topic_of_managed_ledger,
 )
-from offload_core.metadata.records import ManagedLedgerInfo, parse_stored_record
+from offload_core.metadata.records import ManagedLedgerInfo, ReadPriority, parse_stored_record
 from offload_core.metadata.records.relocations import Mapped, read_mapping, relocated
 from offload_core.metadata.records.stored_record import MAX_RECORD_BYTES
 from offload_core.metadata.stores import ManagedLedgerRecords
@@ -92,6 +93,10 @@ class StoreRecords:
             if record is not None and not is_claim(record[0])
         }
 
+    def read_priority(self, topic: TopicName) -> ReadPriority | None:
+        """The tiered read priority of the topic's policies, in a store that has policies beside records."""
+        return stored_priority(self._store, topic) if callable(getattr(self._store, "put", None)) else None
+
     def _is_claim(self, name: str) -> bool:
         """Return whether there is no record of this name, or a placeholder."""
         try:
@@ -132,6 +137,11 @@ class FileRecords:
         names = list(topics)
         infos = concurrently(lambda topic: _read_file(self._store, self._files[topic]), names)
         return dict(zip(names, infos, strict=True))
+
+    def read_priority(self, topic: TopicName) -> ReadPriority | None:
+        """None: files are records only."""
+        del topic
+        return None
 
 
 @contextmanager
@@ -238,6 +248,9 @@ class Records(Protocol):
             StoreError: the place cannot be read.
         """
 
+    def read_priority(self, topic: TopicName) -> ReadPriority | None:
+        """The tiered read priority that the topic's policies set; None where none are known here. Errors as `read`."""
+
 
 @contextmanager
 def open_records(
@@ -275,6 +288,19 @@ def open_records(
         yield StoreRecords(store)
     finally:
         store.close()
+
+
+def read_priorities(
+    records: Records, topics: Iterable[TopicName], asked: ReadPriority | None = None
+) -> dict[TopicName, ReadPriority]:
+    """The tiered read priorities of topics that have one: what is asked for, else that of their policies.
+
+    Raises:
+        StoreError, MetadataError: of the policies.
+    """
+    names = list(topics)
+    found = [asked] * len(names) if asked is not None else concurrently(records.read_priority, names)
+    return {topic: each for topic, each in zip(names, found, strict=True) if each is not None}
 
 
 def require_complete(records: Records) -> list[TopicName]:
@@ -350,6 +376,9 @@ class _RelocatedRecords:
             for topic, info in self._records.read(topics).items()
         }
 
+    def read_priority(self, topic: TopicName) -> ReadPriority | None:
+        return self._records.read_priority(topic)
+
 
 class _GivenRecords:
     """Records that are given by topic."""
@@ -370,6 +399,10 @@ class _GivenRecords:
 
     def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
         return {topic: self._infos[topic] for topic in topics}
+
+    def read_priority(self, topic: TopicName) -> ReadPriority | None:
+        del topic
+        return None
 
 
 def _parsed(topic: str, record: bytes | ManagedLedgerInfo) -> ManagedLedgerInfo:

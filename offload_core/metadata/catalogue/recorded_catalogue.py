@@ -2,15 +2,20 @@
 
 Each copy that a record calls complete is looked up in the tier and judged as in a listing: index read, length checked.
 What records do not name is not read. Nothing is listed: three small requests for each copy, many at once. Endpoints and
-buckets in a record are not followed. Source: docs/formats/metadata.md.
+buckets in a record are not followed. Of a tier that is read together with a hot one, what is not offloaded is read
+hot, or all that is there, by the read priority; the end of a ledger that is open is asked for.
+Source: docs/formats/metadata.md, docs/live-clusters.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
+from types import MappingProxyType
 
-from offload_core.format.codec.extent import LedgerExtent
+from offload_core.format.codec.extent import LedgerExtent, hot_extent
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue.concurrency import concurrently
 from offload_core.metadata.catalogue.copy_check import MismatchSeverity, check_copy, find_ledger, with_end
@@ -26,9 +31,12 @@ from offload_core.metadata.catalogue.model import (
     extent_of,
 )
 from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, recorded_copies
-from offload_core.metadata.catalogue.topics import TopicName
-from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo
-from offload_core.storage.tier import Tier
+from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic
+from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, ReadPriority
+from offload_core.storage.tier import HotTier, Tier
+from offload_hooks.errors import UnknownLedgerError
+
+NO_PRIORITIES: Mapping[TopicName, ReadPriority] = MappingProxyType({})
 
 
 def record_catalogue(
@@ -38,12 +46,16 @@ def record_catalogue(
     prefix: str = "",
     known: Catalogue | None = None,
     read_indexes: bool = True,
+    priorities: Mapping[TopicName, ReadPriority] = NO_PRIORITIES,
 ) -> Catalogue:
     """The topics of these records, with the copies that the tier has of their ledgers.
 
     `prefix` is the folder of the objects in the tier, empty for its root. With `read_indexes=False` only the indexes
     of segments are read; a copy that is one object is `Ledger.unread`. With `known`, an earlier catalogue, only new
-    copies are looked up.
+    copies are looked up. `priorities` count for a tier with a hot one; a topic without one is read cold first.
+
+    Raises:
+        StoreError: of the tier, or of the hot one.
     """
     earlier = {} if known is None else known.complete
     folder = f"{prefix.removesuffix('/')}/" if prefix else ""
@@ -56,8 +68,39 @@ def record_catalogue(
         return _look_up(tier, copy, read_indexes=read_indexes)
 
     found = dict(zip(copies, concurrently(look_up, list(copies.values())), strict=True))
-    topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
+    read_hot = {
+        name: info
+        for name, info in records.items()
+        if tier.hot is not None and priorities.get(name) is not ReadPriority.OFFLOADED_ONLY
+    }
+    ends = {} if tier.hot is None else _ends_of_open(tier.hot, read_hot.values())
+
+    def with_hot(topic: TopicName, record: LedgerRecord, ledger: Ledger) -> Ledger:
+        info = record.info if record.info.is_closed else ends.get(record.ledger_id)
+        is_there = topic in read_hot and record.has_hot_copy and not record.is_marked_for_deletion
+        hot = hot_extent(info, managed_ledger_of_topic(topic)) if is_there and info is not None else None
+        return _with_hot(ledger, hot, priorities.get(topic, ReadPriority.OFFLOADED_FIRST))
+
+    topics = [_build_topic(name, info, folder, found, with_hot) for name, info in records.items()]
     return Catalogue(topics=tuple(sorted(topics, key=lambda topic: topic.label)), strays=())
+
+
+_WithHot = Callable[[TopicName, LedgerRecord, Ledger], Ledger]
+
+
+def _ends_of_open(hot: HotTier, records: Iterable[ManagedLedgerInfo]) -> dict[int, LedgerInfo]:
+    """The ledgers that are open by their records, with the entries and bytes that they have now."""
+    still_open = [ledger.info for info in records for ledger in info.ledgers if not ledger.info.is_closed]
+
+    def ask(info: LedgerInfo) -> LedgerInfo | None:
+        try:
+            with closing(hot.open(info.ledger_id)) as reader:
+                status = reader.status()
+        except UnknownLedgerError:
+            return None
+        return replace(info, entries=status.entry_count, size=status.size_bytes)
+
+    return {each.ledger_id: each for each in concurrently(ask, still_open) if each is not None}
 
 
 def _copies_of(records: Mapping[TopicName, ManagedLedgerInfo], folder: str) -> dict[ObjectKey, RecordedCopy]:
@@ -132,10 +175,16 @@ def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
 
 
 def _build_topic(
-    name: TopicName, info: ManagedLedgerInfo, folder: str, found: Mapping[ObjectKey, StoredObject]
+    name: TopicName,
+    info: ManagedLedgerInfo,
+    folder: str,
+    found: Mapping[ObjectKey, StoredObject],
+    with_hot: _WithHot,
 ) -> Topic:
     """A topic's ledgers; its cluster is that of its objects, if they agree."""
-    ledgers = tuple(_build_ledger(name, record, folder, found) for record in info.in_order)
+    ledgers = tuple(
+        with_hot(name, record, _build_ledger(name, record, folder, found)) for record in info.in_order
+    )
     clusters = {
         stored.cluster for ledger in ledgers for stored in ledger.attempts if stored.cluster is not None
     }
@@ -169,3 +218,31 @@ def _build_ledger(
         attempts=tuple(attempts),
         record=record,
     )
+
+
+def _with_hot(ledger: Ledger, hot: LedgerExtent | None, priority: ReadPriority) -> Ledger:
+    """The ledger with its hot copy, and the extents that the priority asks for."""
+    if priority is ReadPriority.BOOKKEEPER_ONLY:
+        return replace(ledger, hot=hot, extents=() if hot is None else (hot,), attempts=())
+    if hot is None:
+        return ledger
+    if priority.hot_first:
+        return replace(ledger, hot=hot, extents=(hot,))
+    if ledger.unread is not None:
+        return replace(ledger, hot=hot)
+    return replace(ledger, hot=hot, extents=cut_extents(list(_filled(ledger.extents, hot))))
+
+
+def _filled(cold: Sequence[LedgerExtent], hot: LedgerExtent) -> Iterator[LedgerExtent]:
+    """Cold extents, and of the hot copy what they lack."""
+    reached: int | None = 0
+    for extent in cold:
+        between = None if reached is None else hot.between(reached, extent.first_entry_id)
+        if between is not None:
+            yield between
+        yield extent
+        reached = extent.ledger.end_entry_id
+    if not cold:
+        yield hot
+    elif reached is not None and (rest := hot.between(reached, None)) is not None:
+        yield rest

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from offload_core.metadata.catalogue.listing import list_catalogue
 from offload_core.metadata.catalogue.model import Catalogue
-from offload_core.metadata.catalogue.record_source import RecordSource, open_records
+from offload_core.metadata.catalogue.record_source import RecordSource, open_records, read_priorities
 from offload_core.metadata.catalogue.recorded_catalogue import record_catalogue
 from offload_core.metadata.catalogue.topics import TopicName
-from offload_core.metadata.records import ManagedLedgerInfo
-from offload_core.storage.tier import Tier, open_beside, open_store
+from offload_core.metadata.records import ManagedLedgerInfo, ReadPriority, parse_read_priority
+from offload_core.storage.tier import (
+    HotSpec,
+    HotTier,
+    PluginGiven,
+    Tier,
+    open_beside,
+    open_store,
+    plugin_spec,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -52,6 +60,7 @@ class TierReader:
         prefix: str = "",
         records: RecordSource | None = None,
         records_options: Mapping[str, object] | None = None,
+        tiered_read_priority: ReadPriority | str | None = None,
     ) -> Catalogue:
         """The topics and ledgers of this tier, with their problems; `scan` takes it, and lists nothing then.
 
@@ -60,10 +69,16 @@ class TierReader:
             records: managed ledgers' records (see `records`), which name the copies. Without them the tier is listed,
                 and Pulsar's own streaming objects have no topic.
             records_options: the options of `records`.
+            tiered_read_priority: the copies that are to be read, of a tier with a hot one; None for that of policies.
         """
         if records is None:
             return list_catalogue(self.store, prefix=prefix)
-        return record_catalogue(self.store, self.records(records, records_options), prefix=prefix)
+        given = tiered_read_priority
+        priority = parse_read_priority(given) if isinstance(given, str) else given
+        with open_records(records, self.store, self.options, records_options) as source:
+            infos = source.read(source.topics())
+            priorities = {} if self.store.hot is None else read_priorities(source, infos, priority)
+        return record_catalogue(self.store, infos, prefix=prefix, priorities=priorities)
 
     def close(self) -> None:
         """Close the store's connections and threads."""
@@ -80,7 +95,8 @@ def open_tier(
     url_or_driver: str | os.PathLike[str],
     *,
     driver: str | None = None,
-    layers: Sequence[str | tuple[str, Mapping[str, object]]] | None = None,
+    layers: Sequence[PluginGiven] | None = None,
+    hot: PluginGiven | None = None,
     **options: Any,
 ) -> TierReader:
     """Open a tier.
@@ -90,10 +106,14 @@ def open_tier(
         driver: a driver's name, which overrides the scheme.
         layers: layers around the driver, outermost first (docs/layers.md): each a pair of name and options, or
             a text, `retry` or `retry:attempts=5`. None for those that the driver asks for.
+        hot: the ledger store that has what is not offloaded yet (docs/live-clusters.md): a pair of name and options, or
+            a text, `bookkeeper:url=zk://host:2181`. It is read by records, together with this tier.
         options: the driver's own options.
 
     Raises:
         UnknownPluginError, MissingExtraError, BrokenPluginError, OptionError.
     """
     store = open_store(url_or_driver, driver=driver, layers=layers, upload_niceness=None, **options)
+    if hot is not None:
+        store = store.with_hot(HotTier(HotSpec(store=plugin_spec(hot, "ledger store"))))
     return TierReader(store, options=options)

@@ -8,25 +8,17 @@ from offload_core.metadata.policies.effective import (
     resolve_policies,
 )
 from offload_core.metadata.policies.names import parse_policies, pulsar_names, read_policies, read_retention
-from offload_core.metadata.policies.offload_policies import (
-    DEFAULTS,
-    OffloadPolicies,
-    ReadPriority,
-    RetentionPolicies,
-    parse_read_priority,
-)
+from offload_core.metadata.policies.offload_policies import DEFAULTS, OffloadPolicies, RetentionPolicies
 
 __all__ = [
     "DEFAULTS",
     "EffectivePolicies",
     "OffloadPolicies",
     "OutrunThreshold",
-    "ReadPriority",
     "RetentionPolicies",
     "Setting",
     "outrun_thresholds",
     "parse_policies",
-    "parse_read_priority",
     "pulsar_names",
     "read_policies",
     "read_retention",

@@ -16,7 +16,6 @@ from pydantic import SecretStr
 from offload_core.metadata.policies.offload_policies import (
     DEFAULTS,
     OffloadPolicies,
-    ReadPriority,
     RetentionPolicies,
     shown_value,
 )
@@ -28,6 +27,7 @@ from offload_core.metadata.policies.tier_fields import (
     same_driver,
     tier_of,
 )
+from offload_core.metadata.records import ReadPriority
 from offload_hooks.errors import OptionError
 
 Origin = Literal["topic", "namespace", "broker", "default"]

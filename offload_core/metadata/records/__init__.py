@@ -25,6 +25,7 @@ from offload_core.metadata.records.offload_context import (
     OffloadContext,
     OffloadSegment,
 )
+from offload_core.metadata.records.read_priority import ReadPriority, parse_read_priority
 from offload_core.metadata.records.replacements import (
     CopyForm,
     OtherCopy,
@@ -72,6 +73,7 @@ __all__ = [
     "OffloadSegment",
     "OtherCopy",
     "OtherRole",
+    "ReadPriority",
     "Segment",
     "SegmentLayout",
     "StandaloneHeader",
@@ -97,6 +99,7 @@ __all__ = [
     "pack_segment",
     "pack_stored_record",
     "parse_managed_ledger_info",
+    "parse_read_priority",
     "parse_segment",
     "parse_stored_record",
     "read_copies",

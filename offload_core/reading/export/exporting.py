@@ -121,7 +121,7 @@ def position_after(extent: ScanExtent, last: Position | None) -> Position | None
     """The position after an extent whose last row was at `last`; None if nothing was read and its end is not known.
 
     A ledger in an object of its own is closed: after its end comes the next ledger, whichever that is. A streaming
-    ledger may grow.
+    ledger may grow, and one that is read hot.
     """
     end = extent.blocks[-1].end_entry_id if extent.blocks else None
     if end is None:
@@ -132,7 +132,8 @@ def position_after(extent: ScanExtent, last: Position | None) -> Position | None
             return Position(extent.ledger_id, extent.stop_entry_id - 1, extent.stop_batch)
         return Position(extent.ledger_id, extent.stop_entry_id)
     if (
-        extent.object_format is not ObjectFormat.STREAMING
+        extent.hot is None
+        and extent.object_format is not ObjectFormat.STREAMING
         and extent.stop_entry_id == end
         and not extent.stop_batch
     ):

@@ -237,11 +237,11 @@ def _read_directory(extent: ColdExtent) -> Anchors:
     """The object's directory; nothing if it is damaged, for it is an aid."""
     place = extent.directory
     assert place is not None
-    data = extent.tier.read_range(extent.key.index_key, place.offset, place.length)
+    data = extent.tier.read_range(extent.object_key.index_key, place.offset, place.length)
     try:
         return parse_directory(data, extent.data_length)
     except FormatError as error:
-        _log.warning("the entry directory of %s is not used: %s", extent.key.index_key, error)
+        _log.warning("the entry directory of %s is not used: %s", extent.object_key.index_key, error)
         return no_anchors()
 
 

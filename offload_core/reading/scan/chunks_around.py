@@ -16,17 +16,9 @@ from offload_core.format.messages.chunks import Before, Chunk, ChunkJoiner, Mess
 from offload_core.format.messages.encryption import Decryptor
 from offload_core.format.messages.payload_opener import EntryCounts, PayloadOpener
 from offload_core.reading.scan.extents import extents_around
-from offload_core.reading.scan.tasks import (
-    KeyProviderSpec,
-    Neighbours,
-    Place,
-    ReadOptions,
-    ScanExtent,
-    ScanLedger,
-    ScanTask,
-)
+from offload_core.reading.scan.tasks import Neighbours, Place, ReadOptions, ScanExtent, ScanLedger, ScanTask
 from offload_core.reading.scan.windows import read_chunks
-from offload_core.storage.tier import Tier, make_key_provider, parse_plugin
+from offload_core.storage.tier import PluginSpec, Tier, make_key_provider
 from offload_hooks.key_providers import KeyProvider
 
 ExtentsOf = Callable[[ScanExtent | ScanLedger], Sequence[ScanExtent]]
@@ -168,21 +160,7 @@ _TOLD = (
 )
 
 
-def key_provider_spec(
-    given: str | tuple[str, Mapping[str, object]] | KeyProviderSpec | None,
-) -> KeyProviderSpec | None:
-    """The spec of a key provider: a pair of name and options, or a text, `pem:directory=/keys`.
-
-    Raises:
-        OptionError: the text has another form.
-    """
-    if given is None or isinstance(given, KeyProviderSpec):
-        return given
-    name, options = parse_plugin(given, "key provider") if isinstance(given, str) else given
-    return KeyProviderSpec(name=name, options=dict(options))
-
-
-def key_provider_of(spec: KeyProviderSpec | None) -> KeyProvider | None:
+def key_provider_of(spec: PluginSpec | None) -> KeyProvider | None:
     """The provider that a spec names.
 
     Raises:

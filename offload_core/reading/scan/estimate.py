@@ -145,7 +145,9 @@ def _index_of(tier: Tier, ledger: Ledger) -> Requests:
 
 
 def _of_extent(extent: ScanExtent, range_bytes: int, options: ReadOptions, head_bytes: int) -> Requests:
-    """The blocks of an extent, and the checksums that verify them."""
+    """The blocks of an extent, and the checksums that verify them. A hot copy asks for nothing of the store."""
+    if extent.hot is not None:
+        return Requests()
     lengths = [each.length for each in ranges_of(extent, range_bytes, head_bytes)]
     blocks = Requests(gets=len(lengths), read_bytes=sum(lengths))
     if not options.verify_checksums or extent.checksum_key is None or extent.sequence_file is None:
@@ -163,7 +165,9 @@ def _ends_of_topics(tier: Tier, cuts: Cuts) -> Requests:
         for ledger in reversed(topic.ledgers):
             if ledger.ledger_id < start[0] or left <= 0:
                 break
-            size = ledger.data_bytes
+            hot_bytes = sum(extent.data_bytes for extent in ledger.extents if extent.hot is not None)
+            left -= hot_bytes
+            size = ledger.data_bytes - hot_bytes
             if size:
                 total += _index_of(tier, ledger)
             while size > 0 and left > 0:

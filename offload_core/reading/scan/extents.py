@@ -178,7 +178,7 @@ def _report_bounds(topic: Topic, asked: AskedRange, fail: bool) -> None:
 def _report_tail(topic: Topic, asked: AskedRange, wanted: Collection[int]) -> None:
     """Report the rest of the last ledger that is not offloaded yet by its record."""
     ledger = _last_readable(topic)
-    if ledger is None or asked.stop is not None or ledger.record is None:
+    if ledger is None or asked.stop is not None or ledger.record is None or ledger.hot is not None:
         return
     if ledger.ledger_id not in wanted:
         return
@@ -199,7 +199,7 @@ def _read_to(topic: Topic, asked: AskedRange) -> str:
     ledger = _last_readable(topic)
     if ledger is None or not asked.holds(ledger):
         return f"nothing of {topic.label} is read"
-    end = None if ledger.record is None else ledger.record.offloaded_stop
+    end = None if ledger.record is None or ledger.hot else ledger.record.offloaded_stop
     if end is None and ledger.extents:
         end = ledger.extents[-1].stop_entry_id
     where = f"ledger {ledger.ledger_id}" if end is None else f"{ledger.ledger_id}:{end}"
@@ -273,7 +273,9 @@ def read_scan_ledger(tier: Tier, scan_ledger: ScanLedger) -> ScanLedger:
 
 
 def read_ledger(tier: Tier, ledger: Ledger) -> Ledger:
-    """The ledger with its index read, if it was not; without extents if the copy turns out to be broken.
+    """The ledger with its index read, if it was not.
+
+    If the copy turns out to be broken, its extents are the hot copy, or none.
 
     Raises:
         StoreError: the store fails, or has the index no more.
@@ -284,6 +286,11 @@ def read_ledger(tier: Tier, ledger: Ledger) -> Ledger:
     read = with_index(tier, unread)
     attempts = tuple(read if stored is unread else stored for stored in ledger.attempts)
     extents = () if read.index is None else (extent_of(read, read.index.ledgers[0]),)
+    if read.index is None and ledger.hot is not None:
+        _log.warning(
+            "%s (ledger %d): %s. The hot copy is read", read.key.data_key, ledger.ledger_id, read.detail
+        )
+        extents = (ledger.hot,)
     return replace(ledger, attempts=attempts, extents=extents)
 
 
@@ -347,6 +354,7 @@ def _extents(scan_ledger: ScanLedger) -> Iterator[ScanExtent]:
             topic=scan_ledger.topic,
             partition=scan_ledger.partition,
             key=extent.key,
+            hot=extent.hot,
             ledger=replace(extent.ledger, blocks=blocks),
             begin_entry_id=asked.start,
             start_batch=asked.start_batch,
@@ -413,7 +421,7 @@ def _following(scan_ledger: ScanLedger, extent: LedgerExtent, following: LedgerE
         )
         end = asked if is_open else ledger.entries
     else:
-        end = None if ledger.record is None else ledger.record.offloaded_stop
+        end = None if ledger.record is None or extent.hot else ledger.record.offloaded_stop
     return extent.stop_entry_id if end is None else end
 
 

@@ -239,6 +239,8 @@ def _lose_ledger(topic: Topic, ledger: Ledger, fail: bool) -> None:
 
 def _is_whole(ledger: Ledger, later: bool) -> bool:
     """True if a ledger gets no more entries: by its record, or since a later one exists."""
+    if ledger.record is not None and ledger.hot is not None:
+        return ledger.record.info.is_closed
     if ledger.formats != (ObjectFormat.STREAMING,):
         return True
     if ledger.record is None:

@@ -16,7 +16,7 @@ from offload_core.format.messages.encryption import CRYPTO_FAILURE_ACTIONS, Cryp
 from offload_core.format.messages.message_columns import MODES, Level, Mode
 from offload_core.format.schemas import CORRUPT_RECORD, Payloads
 from offload_core.metadata.catalogue import RecordSource
-from offload_core.reading.scan.chunks_around import key_provider_spec
+from offload_core.metadata.records import ReadPriority, parse_read_priority
 from offload_core.reading.scan.positions import Offsets, parse_offsets
 from offload_core.reading.scan.pruning import Time, parse_time
 from offload_core.reading.scan.select import Selection
@@ -29,9 +29,9 @@ from offload_core.reading.scan.tasks import (
     DEFAULT_TRANSACTION_TIMEOUT_MS,
     Chunks,
     Isolation,
-    KeyProviderSpec,
 )
 from offload_core.reading.schema_providers import SchemaSource
+from offload_core.storage.tier import PluginGiven, PluginSpec, plugin_spec
 from offload_hooks.errors import OptionError
 from offload_hooks.json_text import whole_number
 
@@ -53,6 +53,9 @@ class ScanOptions:
             Default: None, list the tier. `FormatError`, `PluginError`, `StoreError`.
         records_options: the options of that place, by name. Without any, a URL of the tier's own driver is opened with
             the tier's options.
+        tiered_read_priority: the copies that are read, of a tier with a hot one: in Pulsar's words, or
+            `OFFLOADED_ONLY`, `BOOKKEEPER_ONLY`. Default: None, that of a topic's policies where they lie beside its
+            records, else `tiered-storage-first`.
         level: `messages`, or `entries` as they are stored. Default: `messages`.
         columns: the columns to make, in this order (docs/columns.md). Default: None, those of the level.
         start: where to start, inclusive: `earliest`, `latest`, or a position per topic. Default: `earliest`.
@@ -99,6 +102,7 @@ class ScanOptions:
     prefix: str = ""
     records: RecordSource | None = field(default=None, repr=False)
     records_options: Mapping[str, object] | None = field(default=None, repr=False)
+    tiered_read_priority: ReadPriority | str | None = None
     level: Level = "messages"
     columns: Sequence[str] | None = None
     start: Offsets = "earliest"
@@ -113,9 +117,7 @@ class ScanOptions:
     reader_schema: int | str | None = None
     mode: Mode = "FAILFAST"
     corrupt_column: str = CORRUPT_RECORD
-    key_provider: str | tuple[str, Mapping[str, object]] | KeyProviderSpec | None = field(
-        default=None, repr=False
-    )
+    key_provider: PluginGiven | None = field(default=None, repr=False)
     crypto_failure_action: CryptoFailureAction | None = None
     chunks: Chunks = "joined"
     chunk_look_back_bytes: int = DEFAULT_CHUNK_LOOK_BACK_BYTES
@@ -139,6 +141,12 @@ class ScanOptions:
                 hint=f"Did you mean {close[0]!r}?" if close else None,
             )
         return replace(self, **keywords)
+
+    @property
+    def read_priority(self) -> ReadPriority | None:
+        """The copies that are read, if policies do not say it; `OptionError` for a text that names no priority."""
+        given = self.tiered_read_priority
+        return parse_read_priority(given) if isinstance(given, str) else given
 
     def selection(self, topics: Sequence[str], *, may_be_absent: bool = False) -> Selection:
         """The topics and ledgers that are read, of these names if there are any."""
@@ -171,6 +179,10 @@ def _text(text: str, _: str) -> str:
     return text
 
 
+def _priority(text: str, _: str) -> str:
+    return parse_read_priority(text).word
+
+
 def _ledger(text: str, option: str) -> int:
     ledger_id = whole_number(text)
     if ledger_id is None:
@@ -193,8 +205,8 @@ def _truth(text: str, option: str) -> bool:
     return text.lower() == "true"
 
 
-def _key_provider(text: str, _: str) -> KeyProviderSpec | None:
-    return key_provider_spec(text)
+def _key_provider(text: str, _: str) -> PluginSpec:
+    return plugin_spec(text, "key provider")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +232,7 @@ WORDS: dict[str, tuple[str, Parser]] = {
     "cluster": ("cluster", _text),
     "prefix": ("prefix", _text),
     "records": ("records", _text),
+    "tiered_read_priority": ("tieredReadPriority", _priority),
     "level": ("level", OneOf(get_args(Level))),
     "columns": ("columns", parse_names),
     "start": ("startingOffsets", parse_offsets),

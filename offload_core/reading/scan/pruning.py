@@ -19,15 +19,17 @@ import numpy as np
 
 from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES, PADDING
 from offload_core.format.codec.extent import EntryCursor, LedgerExtent
-from offload_core.format.codec.index import IndexedBlock
+from offload_core.format.codec.index import BlockTable, IndexedBlock
 from offload_core.format.messages.kernels import entries
 from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.reading.scan.extents import read_scan_ledger
+from offload_core.reading.scan.other_copies import read_hot
 from offload_core.reading.scan.positions import Position, position_of_message_id
 from offload_core.reading.scan.tasks import EntryRange, ScanLedger, TimeRange
 from offload_core.storage.tier import Tier
-from offload_hooks.errors import FormatError, OptionError
+from offload_hooks.errors import FormatError, OptionError, UnknownLedgerError
 from offload_hooks.json_text import whole_number
+from offload_hooks.ledger_stores import EntryBatch
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MOST = 2**63 - 1
@@ -228,6 +230,8 @@ def probe_block(tier: Tier, extent: LedgerExtent, block: IndexedBlock) -> Probe 
     Raises:
         StoreError: the store fails.
     """
+    if extent.hot is not None:
+        return _probe_hot(tier, extent, block)
     size = min(block.length, PROBE_BYTES)
     while True:
         data = tier.read_range(extent.data_key, block.offset, size)
@@ -242,7 +246,16 @@ def probe_block(tier: Tier, extent: LedgerExtent, block: IndexedBlock) -> Probe 
         size = min(block.length, size * _GROWTH)
 
 
-def _probe_window(data: memoryview, extent: LedgerExtent, block: IndexedBlock) -> Probe | None:
+def _probe_hot(tier: Tier, extent: LedgerExtent, block: IndexedBlock) -> Probe | None:
+    first = replace(extent, stop_entry_id=block.first_entry_id + 1).with_blocks(BlockTable.of([block]))
+    try:
+        (batch,) = read_hot(tier, first, block.first_entry_id)
+        return _probe_window(batch, extent, replace(block, offset=block.first_entry_id))
+    except (FormatError, UnknownLedgerError):
+        return None
+
+
+def _probe_window(data: memoryview | EntryBatch, extent: LedgerExtent, block: IndexedBlock) -> Probe | None:
     cursor = EntryCursor(replace(extent, begin_entry_id=None, stop_entry_id=None))
     cursor.feed(block, data, block.offset)
     entry_ids, offsets, lengths = (np.empty(_MOST_ENTRIES, dtype=np.int64) for _ in range(3))

@@ -349,7 +349,7 @@ class _TaskReader:
 
 def _verified(windows: Iterable[Window], verifier: ChecksumVerifier | None) -> Iterator[Window]:
     for window in windows:
-        if verifier is not None:
+        if verifier is not None and window.source is window.extent:
             verifier.update(window.data, window.offset)
         yield window
 

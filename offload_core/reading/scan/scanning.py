@@ -24,7 +24,8 @@ from offload_core.metadata.catalogue import (
     open_records,
     record_catalogue,
 )
-from offload_core.reading.scan.chunks_around import key_provider_of, key_provider_spec
+from offload_core.metadata.catalogue.record_source import read_priorities
+from offload_core.reading.scan.chunks_around import key_provider_of
 from offload_core.reading.scan.following import resume_offsets
 from offload_core.reading.scan.options import ScanOptions
 from offload_core.reading.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
@@ -35,7 +36,7 @@ from offload_core.reading.scan.select import Selection, select_records, select_t
 from offload_core.reading.scan.tasks import ReadOptions, ScanTask
 from offload_core.reading.scan.transactions import Cuts
 from offload_core.reading.schema_providers import Sample, choose_payloads, open_provider
-from offload_core.storage.tier import Tier
+from offload_core.storage.tier import RecordsPlace, Tier, plugin_spec
 from offload_hooks.errors import MissingExtraError, OptionError
 
 if TYPE_CHECKING:
@@ -195,8 +196,9 @@ def scan(
         conditions=tuple(conditions),
         asked_times=time_range(asked.start_time, asked.stop_time, asked.time_slack_ms),
     )
+    store = read_store(tier, asked)
     tasks = plan_tasks(
-        tier.store,
+        store,
         left,
         bounds,
         min_partitions=min_partitions,
@@ -206,8 +208,24 @@ def scan(
     )
     cuts = None
     if read.hides_open:
-        cuts = Cuts(tier.store, asked, tasks, selected, bounds if conditions else None)
-    return Scan(tier=tier.store, planned=tuple(tasks), options=read, cuts=cuts)
+        cuts = Cuts(store, asked, tasks, selected, bounds if conditions else None)
+    return Scan(tier=store, planned=tuple(tasks), options=read, cuts=cuts)
+
+
+def read_store(tier: TierReader, asked: ScanOptions) -> Tier:
+    """The Tier from which the tasks of a scan are read; if it has a hot one, it knows where other copies are named."""
+    store = tier.store
+    priority = asked.read_priority
+    if store.hot is None or asked.records is None or (priority is not None and not priority.falls_back):
+        return store
+    place = RecordsPlace(
+        source=asked.records,
+        options=dict(asked.records_options or {}),
+        tier_options=tier.options,
+        folder=asked.prefix,
+        has_priorities=priority is None,
+    )
+    return store.with_hot(store.hot.with_records(place))
 
 
 def select_catalogue(
@@ -227,10 +245,15 @@ def select_catalogue(
     """
     prefix = asked.prefix
     if asked.records is None:
+        if tier.store.hot is not None:
+            raise OptionError("the ledgers of a hot tier are named by records", expected="the option records")
         return list_catalogue(tier.store, prefix=prefix, known=known, read_indexes=read_indexes)
     with open_records(asked.records, tier.store, tier.options, asked.records_options) as source:
         wanted = select_records(source, selection)
-    return record_catalogue(tier.store, wanted, prefix=prefix, known=known, read_indexes=read_indexes)
+        priorities = {} if tier.store.hot is None else read_priorities(source, wanted, asked.read_priority)
+    return record_catalogue(
+        tier.store, wanted, prefix=prefix, known=known, read_indexes=read_indexes, priorities=priorities
+    )
 
 
 def read_options(
@@ -244,7 +267,9 @@ def read_options(
     times = time_range(asked.start_time, asked.stop_time, asked.time_slack_ms)
     made: dict[str, Any] = {
         "columns": None if asked.columns is None else tuple(asked.columns),
-        "key_provider": key_provider_spec(asked.key_provider),
+        "key_provider": None
+        if asked.key_provider is None
+        else plugin_spec(asked.key_provider, "key provider"),
         "times": restrict_times(times, conditions, asked.time_slack_ms),
         "payloads": payloads,
     }

@@ -19,6 +19,7 @@ from offload_core.format.messages.message_columns import MODES, Level, Mode, arr
 from offload_core.format.schemas import Payloads
 from offload_core.metadata.catalogue import UNKNOWN_TOPIC, Ledger
 from offload_core.reading.scan.positions import Position
+from offload_core.storage.tier import PluginSpec
 from offload_hooks.errors import OptionError
 
 Place = tuple[int, int]
@@ -57,14 +58,6 @@ Chunks = Literal["joined", "raw"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyProviderSpec:
-    """A key provider: its entry-point name and its options, whose values are in no repr."""
-
-    name: str
-    options: Mapping[str, object] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """The options for reading entries: those of `ScanOptions`, of the same names, that workers need.
 
@@ -82,7 +75,7 @@ class ReadOptions:
     payloads: Payloads | None = None
     isolation: Isolation = "committed"
     mode: Mode = "FAILFAST"
-    key_provider: KeyProviderSpec | None = None
+    key_provider: PluginSpec | None = None
     crypto_failure_action: CryptoFailureAction | None = None
     chunks: Chunks = "joined"
     chunk_look_back_bytes: int = DEFAULT_CHUNK_LOOK_BACK_BYTES

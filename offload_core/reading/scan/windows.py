@@ -1,7 +1,8 @@
 """Fetch the bytes of extents' blocks ahead in windows, and go over their entries with a cursor.
 
 A window is part of a large block, or a small block whole; adjoining small blocks are fetched by one range. What is held
-does not depend on the size of block or ledger.
+does not depend on the size of block or ledger. Of a hot copy a window is a batch of entries; its store reads ahead by
+itself. Where a copy is gone, or cannot be read, windows of the other one follow.
 """
 
 from __future__ import annotations
@@ -20,27 +21,36 @@ from offload_core.format.messages.chunks import Chunk
 from offload_core.format.messages.message_columns import arrow_schema
 from offload_core.format.messages.message_decoder import BATCH_BYTES, MessageDecoder
 from offload_core.format.messages.payload_opener import PayloadOpener
+from offload_core.reading.scan.other_copies import other_copy, read_hot, without_others
 from offload_core.reading.scan.tasks import ReadOptions, ScanExtent
 from offload_core.storage.tier import Tier
 from offload_hooks.bounded_map import bounded_map
-from offload_hooks.errors import placed
+from offload_hooks.errors import OffloadError, placed
+from offload_hooks.ledger_stores import EntryBatch
 
 LEAST_RANGE_BYTES = 512
+_NO_BYTES = memoryview(b"")
 FIRST_RANGE_BYTES = 1 << 20
 """The most of a task's first range: a head of a topic costs no more."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Window:
-    """Bytes `data` of the extent's data object, from its byte `offset` on; they lie in `block`.
+    """Bytes `data` of the data object of `source`, from its byte `offset` on; they lie in `block`.
 
-    `follow_at` is where the next window of the block should begin: at its end, or at an entry that it cuts off.
+    Attributes:
+        extent: what was asked for.
+        source: the same, or what another copy has of its entries.
+        batch: of a hot copy, the entries, which are the whole block; then there are no `data`.
+        follow_at: where the next window of the block should begin: at its end, or at an entry that it cuts off.
     """
 
     extent: LedgerExtent
+    source: LedgerExtent
     block: IndexedBlock
     offset: int
-    data: memoryview
+    data: memoryview = _NO_BYTES
+    batch: EntryBatch | None = None
     follow_at: int = -1
 
     def walked_to(self, place: int) -> None:
@@ -61,7 +71,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The bytes of one request: `length` from `offset`, all of them in these blocks of the extent."""
+    """The bytes of one request: `length` from `offset`, all of them in these blocks of the extent.
+
+    Of a hot copy there is one range, of all entries from its first block to its last.
+    """
 
     extent: LedgerExtent
     blocks: tuple[IndexedBlock, ...]
@@ -100,16 +113,23 @@ def fetch_windows(
         yield from _one_by_one(tier, ranges)
         return
     results = bounded_map(
-        lambda planned: (planned, _fetch(tier, planned)),
+        lambda planned: (planned, _fetched(tier, planned)),
         ranges,
         at_once=capabilities.ranges_ahead,
         ahead=capabilities.ranges_ahead,
         waits_after=lambda planned: planned.is_perhaps_last,
         name="offload-fetch",
     )
+    given_up: LedgerExtent | None = None
     with contextlib.closing(results):
         for fetched, data in results:
-            yield from _windows(fetched, data)
+            if fetched.extent is given_up:
+                continue
+            if isinstance(data, OffloadError):
+                given_up = fetched.extent
+                yield from _other_windows(tier, given_up, _first_of(fetched), data)
+            else:
+                yield from _windows(tier, fetched, data)
             del data
 
 
@@ -121,17 +141,50 @@ def range_bytes_of(tier: Tier) -> int:
 def _one_by_one(tier: Tier, ranges: Iterator[Range]) -> Iterator[Window]:
     """Fetch one range at a time, so that each window of a large block can begin where the last was walked to."""
     follow_at = 0
+    given_up: LedgerExtent | None = None
     for planned in ranges:
+        if planned.extent is given_up:
+            continue
         last = planned.blocks[-1].offset + planned.blocks[-1].length
         if planned.offset > planned.blocks[0].offset and 0 < follow_at < planned.offset:
             planned = replace(planned, offset=follow_at, length=planned.offset + planned.length - follow_at)
-        for window in _windows(planned, _fetch(tier, planned)):
+        data = _fetched(tier, planned)
+        if isinstance(data, OffloadError):
+            given_up, follow_at = planned.extent, 0
+            yield from _other_windows(tier, given_up, _first_of(planned), data)
+            continue
+        for window in _windows(tier, planned, data):
             yield window
             follow_at = window.follow_at if window.follow_at < last else 0
 
 
-def _fetch(tier: Tier, planned: Range) -> memoryview:
-    return tier.read_range(planned.extent.data_key, planned.offset, planned.length)
+def _fetched(tier: Tier, planned: Range) -> memoryview | OffloadError:
+    """The bytes of a range; of a hot copy none, since its store reads ahead by itself. Or why they cannot be read."""
+    if planned.extent.hot is not None:
+        return _NO_BYTES
+    try:
+        return tier.read_range(planned.extent.data_key, planned.offset, planned.length)
+    except OffloadError as error:
+        return error
+
+
+def _first_of(planned: Range) -> int:
+    return max(planned.blocks[0].first_entry_id, planned.extent.first_entry_id)
+
+
+def _other_windows(
+    tier: Tier, extent: LedgerExtent, first_entry_id: int, error: OffloadError
+) -> Iterator[Window]:
+    """What another copy has of an extent's entries from one on.
+
+    Raises:
+        OffloadError: there is no other copy: the error that is given.
+    """
+    others = other_copy(tier, extent, first_entry_id, error)
+    with contextlib.closing(fetch_windows(without_others(tier), others)) as windows:
+        for window in windows:
+            window.extent = extent
+            yield window
 
 
 def ranges_of(extent: LedgerExtent, range_bytes: int, head_bytes: int = 0) -> Iterator[Range]:
@@ -139,6 +192,11 @@ def ranges_of(extent: LedgerExtent, range_bytes: int, head_bytes: int = 0) -> It
 
     With `head_bytes` the first one has at most so many bytes of the first block, if there are more in the extent.
     """
+    if extent.hot is not None:
+        if extent.blocks:
+            ends = extent.blocks[0], extent.blocks[-1]
+            yield Range(extent=extent, blocks=ends, offset=ends[0].offset, length=extent.data_bytes)
+        return
     spans = [(block, block.offset, block.offset + block.length) for block in extent.blocks]
     if 0 < head_bytes < sum(block.length for block in extent.blocks):
         block, begin, end = spans[0]
@@ -164,19 +222,42 @@ def ranges_of(extent: LedgerExtent, range_bytes: int, head_bytes: int = 0) -> It
         yield Range(extent=extent, blocks=tuple(together), offset=from_, length=until - from_)
 
 
-def _windows(fetched: Range, data: memoryview) -> Iterator[Window]:
+def _windows(tier: Tier, fetched: Range, data: memoryview) -> Iterator[Window]:
+    if fetched.extent.hot is not None:
+        yield from _hot_windows(tier, fetched)
+        return
     for block in fetched.blocks:
         begin = max(block.offset, fetched.offset)
         end = min(block.offset + block.length, fetched.offset + fetched.length)
         part = data[begin - fetched.offset : end - fetched.offset]
-        yield Window(extent=fetched.extent, block=block, offset=begin, data=part)
+        yield Window(extent=fetched.extent, source=fetched.extent, block=block, offset=begin, data=part)
+
+
+def _hot_windows(tier: Tier, fetched: Range) -> Iterator[Window]:
+    extent, first = fetched.extent, _first_of(fetched)
+    try:
+        for batch in read_hot(tier, extent, first):
+            block = IndexedBlock(
+                part_number=0,
+                offset=batch.first_entry_id,
+                length=batch.data.nbytes,
+                first_entry_id=batch.first_entry_id,
+                end_entry_id=batch.stop_entry_id,
+            )
+            first = batch.stop_entry_id
+            yield Window(extent=extent, source=extent, block=block, offset=block.offset, batch=batch)
+    except OffloadError as error:
+        yield from _other_windows(tier, extent, first, error)
 
 
 def walk_windows(extent: LedgerExtent, windows: Iterable[Window]) -> Iterator[tuple[Window, EntryCursor]]:
     """Walk an extent's windows with a cursor over its entries; each window is fed when the next is asked for."""
-    cursor = EntryCursor(extent)
+    cursor, source = EntryCursor(extent), extent
     for window in windows:
-        cursor.feed(window.block, window.data, window.offset)
+        if window.source is not source:
+            source = window.source
+            cursor.turn_to(source)
+        cursor.feed(window.block, window.data if window.batch is None else window.batch, window.offset)
         yield window, cursor
         window.walked_to(cursor.reached)
 

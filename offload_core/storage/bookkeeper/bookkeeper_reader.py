@@ -224,6 +224,11 @@ class BookKeeperLedgerReader:
             if not self._poll(entry_count - 1, min(left, _POLL_S)):
                 time.sleep(min(left, _LOOK_S))
 
+    def accept(self, entry_count: int) -> None:
+        """See `FollowedLedgerReader`: bookies may have been told less than the process that asked the broker."""
+        with self._lock:
+            self._confirmed = max(self._confirmed, entry_count)
+
     def _poll(self, last_entry_id: int, timeout_s: float) -> bool:
         """Wait until an entry after this one is confirmed, or some time is over; False if no bookie can wait."""
         last = self._described.metadata.ensembles[-1]

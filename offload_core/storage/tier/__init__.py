@@ -4,8 +4,10 @@ from offload_core.storage.tier.block_upload import check_blocks, upload_blocks
 from offload_core.storage.tier.chain import Layer
 from offload_core.storage.tier.memory_budget import MemoryBudget
 from offload_core.storage.tier.registry import (
-    LayerSpec,
+    HotSpec,
     PluginReport,
+    PluginSpec,
+    RecordsPlace,
     TierSpec,
     driver_of_scheme,
     is_schema_provider,
@@ -14,23 +16,35 @@ from offload_core.storage.tier.registry import (
     make_schema_provider,
     survey,
 )
-from offload_core.storage.tier.tier import Tier
+from offload_core.storage.tier.tier import HotTier, Tier
 from offload_core.storage.tier.upload_process import (
     DEFAULT_TIMEOUTS,
     UploadProcess,
     UploadTimeouts,
     open_with_upload_process,
 )
-from offload_core.storage.tier.urls import open_beside, open_like, open_store, parse_layers, parse_plugin
+from offload_core.storage.tier.urls import (
+    PluginGiven,
+    open_beside,
+    open_like,
+    open_store,
+    parse_layers,
+    parse_plugin,
+    plugin_spec,
+)
 from offload_core.storage.tier.watched_tiers import MeasuredTier, Requests
 
 __all__ = [
     "DEFAULT_TIMEOUTS",
+    "HotSpec",
+    "HotTier",
     "Layer",
-    "LayerSpec",
     "MeasuredTier",
     "MemoryBudget",
+    "PluginGiven",
     "PluginReport",
+    "PluginSpec",
+    "RecordsPlace",
     "Requests",
     "Tier",
     "TierSpec",
@@ -48,6 +62,7 @@ __all__ = [
     "open_with_upload_process",
     "parse_layers",
     "parse_plugin",
+    "plugin_spec",
     "survey",
     "upload_blocks",
 ]

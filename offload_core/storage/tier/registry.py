@@ -41,24 +41,58 @@ from offload_hooks.schemas import SchemaProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerSpec:
-    """A layer: its entry-point name and its options."""
+class PluginSpec:
+    """A plugin: its entry-point name and its options, whose values are in no repr."""
 
     name: str
     options: Mapping[str, object] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsPlace:
+    """Where managed ledgers' records are, for a process that is to read them again.
+
+    Attributes:
+        source, options: as `open_records` takes them.
+        tier_options: those that the tier was opened with by name.
+        folder: what the keys of its objects begin with.
+        has_priorities: the tiered read priority of a topic is that of its policies, beside the records.
+    """
+
+    source: Any = field(repr=False)
+    options: Mapping[str, object] = field(default_factory=dict, repr=False)
+    tier_options: Mapping[str, object] = field(default_factory=dict, repr=False)
+    folder: str = ""
+    has_priorities: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HotSpec:
+    """A hot tier that is read beside a cold one.
+
+    Attributes:
+        store: the ledger store.
+        records: where the other copies of a ledger are found, if one cannot be read; None to look for none.
+    """
+
+    store: PluginSpec
+    records: RecordsPlace | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TierSpec:
     """A driver's entry-point name, its options, and the layers over it, outermost first.
 
-    `others` are tiers from which it reads what it lacks.
+    Attributes:
+        others: tiers from which it reads what it lacks.
+        hot: where what is not offloaded yet is read from.
     """
 
     driver: str
     options: Mapping[str, object] = field(default_factory=dict, repr=False)
-    layers: tuple[LayerSpec, ...] = ()
+    layers: tuple[PluginSpec, ...] = ()
     others: tuple[TierSpec, ...] = ()
+    hot: HotSpec | None = None
 
 
 _Places = tuple[tuple[str, int], ...]

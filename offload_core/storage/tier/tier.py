@@ -26,7 +26,7 @@ import numpy as np
 from offload_core.format.codec.arrays import Bytes
 from offload_core.storage.tier import registry
 from offload_core.storage.tier.chain import Chain, FirstThatHas, HooksBelow, Layer
-from offload_core.storage.tier.registry import TierSpec
+from offload_core.storage.tier.registry import HotSpec, RecordsPlace, TierSpec
 from offload_hooks import (
     BlockReceipt,
     ByteRange,
@@ -39,6 +39,7 @@ from offload_hooks import (
 )
 from offload_hooks.counts import count_ranges
 from offload_hooks.errors import BrokenPluginError, OptionError, UploadError
+from offload_hooks.ledger_stores import LedgerReader, LedgerStore
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -118,6 +119,49 @@ class PartOrder:
             )
 
 
+@dataclass(slots=True, eq=False)
+class _HotStore:
+    """A ledger store that is opened when it is first needed; guarded by its lock."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    opened: LedgerStore | None = None
+
+
+class HotTier:
+    """The ledger store that has what is not offloaded yet, and the place of the records that name its ledgers.
+
+    Thread-safe. The store is opened when it is first needed, and again after it was closed.
+    """
+
+    def __init__(self, spec: HotSpec, store: _HotStore | None = None) -> None:
+        self.spec = spec
+        self._store = _HotStore() if store is None else store
+
+    def with_records(self, records: RecordsPlace | None) -> HotTier:
+        """The same store, with other copies looked for by these records."""
+        return HotTier(replace(self.spec, records=records), self._store)
+
+    def open(self, ledger_id: int) -> LedgerReader:
+        """Open a ledger for reading.
+
+        Raises:
+            UnknownLedgerError: it is not there, or not any more.
+            UnknownPluginError, MissingExtraError, BrokenPluginError, OptionError, StoreError: of the store.
+        """
+        with self._store.lock:
+            if self._store.opened is None:
+                self._store.opened = registry.make_ledger_store(self.spec.store.name, self.spec.store.options)
+            store = self._store.opened
+        return store.open(ledger_id)
+
+    def close(self) -> None:
+        """Close the store."""
+        with self._store.lock:
+            store, self._store.opened = self._store.opened, None
+        if store is not None:
+            store.close()
+
+
 NO_METADATA: Mapping[str, str] = MappingProxyType({})
 BYTES = "application/octet-stream"
 
@@ -136,6 +180,9 @@ class Tier:
         spec: the names and options that both were made of.
         new_block: makes memory for blocks that are written here; None for the heap's.
 
+    Attributes:
+        hot: what has the ledgers that are not offloaded yet; None if they are not read.
+
     Errors are those of `offload_hooks.errors`; each hook's docstring in `offload_hooks.specs` is the law.
     """
 
@@ -151,6 +198,7 @@ class Tier:
         self._layers = tuple(layer.name for layer in layers)
         self._spec = spec
         self._new_block = new_block
+        self.hot = None if spec is None or spec.hot is None else HotTier(spec.hot)
         self._chain = Chain(driver, self._name, layers)
         self._hooks = self._chain.hooks
         self._description = self._typed(DriverDescription, "describe", self._hooks.describe())
@@ -176,6 +224,14 @@ class Tier:
     def with_others(self, others: Sequence[Tier]) -> Tier:
         """This one, to be read together with others: see `several_tiers`. All are closed with it."""
         return _SeveralTiers(self, others)
+
+    def with_hot(self, hot: HotTier) -> Tier:
+        """This one, read together with a hot tier, which is closed with it."""
+        view = object.__new__(type(self))
+        vars(view).update(vars(self))
+        view.hot = hot
+        view._spec = None if self._spec is None else replace(self._spec, hot=hot.spec)
+        return view
 
     @property
     def spec(self) -> TierSpec | None:
@@ -306,6 +362,8 @@ class Tier:
 
     def close(self) -> None:
         """Stop this process's threads and connections; idempotent, and the Tier can be used on."""
+        if self.hot is not None:
+            self.hot.close()
         self._chain.close()
 
     def __enter__(self) -> Self:
@@ -371,6 +429,8 @@ class _SeveralTiers(Tier):
 
     def close(self) -> None:
         """See `Tier`."""
+        if self.hot is not None:
+            self.hot.close()
         for tier in self._several:
             tier.close()
 

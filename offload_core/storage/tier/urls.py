@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from offload_core.storage.tier import registry
-from offload_core.storage.tier.registry import LayerSpec, TierSpec
+from offload_core.storage.tier.registry import PluginSpec, TierSpec
 from offload_core.storage.tier.tier import Tier
 from offload_core.storage.tier.upload_process import (
     DEFAULT_TIMEOUTS,
@@ -29,11 +29,6 @@ from offload_core.storage.tier.upload_process import (
 from offload_hooks.errors import BrokenPluginError, OffloadError, OptionError, UnknownPluginError
 
 _LAYER = re.compile(r"\s*([^:=,;\s]+)\s*(?::(.*))?", re.DOTALL)
-
-
-def parse_layer(text: str) -> tuple[str, dict[str, object]]:
-    """The layer's name and its options, all of them text; `OptionError` for another form."""
-    return parse_plugin(text, "layer")
 
 
 def parse_plugin(text: str, noun: str) -> tuple[str, dict[str, object]]:
@@ -54,6 +49,18 @@ def parse_plugin(text: str, noun: str) -> tuple[str, dict[str, object]]:
             expected="NAME or NAME:OPTION=VALUE,OPTION=VALUE",
         )
     return matched[1], options
+
+
+PluginGiven = str | tuple[str, Mapping[str, object]] | PluginSpec
+"""A plugin as it is given by callers: a text, as `parse_plugin` takes it, a pair of name and options, or its spec."""
+
+
+def plugin_spec(given: PluginGiven, noun: str) -> PluginSpec:
+    """The spec of a plugin; `OptionError` for a text of another form."""
+    if isinstance(given, PluginSpec):
+        return given
+    name, options = parse_plugin(given, noun) if isinstance(given, str) else given
+    return PluginSpec(name=name, options=dict(options))
 
 
 def _split_options(text: str) -> Iterator[str]:
@@ -81,7 +88,7 @@ def open_store(
     url_or_driver: str | os.PathLike[str],
     *,
     driver: str | None = None,
-    layers: Sequence[str | tuple[str, Mapping[str, object]]] | None = None,
+    layers: Sequence[PluginGiven] | None = None,
     upload_niceness: int | None = None,
     upload_timeouts: UploadTimeouts = DEFAULT_TIMEOUTS,
     **options: object,
@@ -111,8 +118,7 @@ def open_store(
             )
     if layers is None:
         layers = getattr(registry.load_driver(name), "default_layers", ())
-    pairs = [parse_layer(layer) if isinstance(layer, str) else layer for layer in layers]
-    layer_specs = tuple(LayerSpec(name=layer, options=dict(given)) for layer, given in pairs)
+    layer_specs = tuple(plugin_spec(layer, "layer") for layer in layers)
     spec = TierSpec(driver=name, options={**from_url, **options}, layers=layer_specs)
     if upload_niceness is None:
         return Tier.open(spec)

@@ -174,13 +174,13 @@ class MeasuredTier(TierView):
     def __init__(self, tier: Tier) -> None:
         super().__init__(tier)
         self._lock = threading.Lock()
-        self._requests = Requests()
+        self._requests = [Requests()]  # shared with views of this one
 
     @property
     def requests(self) -> Requests:
         """The requests so far."""
         with self._lock:
-            return self._requests
+            return self._requests[0]
 
     def read_range(self, key: str, offset: int, length: int) -> memoryview:
         """See `Tier`."""
@@ -207,4 +207,4 @@ class MeasuredTier(TierView):
 
     def _count(self, more: Requests) -> None:
         with self._lock:
-            self._requests += more
+            self._requests[0] += more

@@ -15,10 +15,9 @@ from functools import partial
 from typing import Any
 
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
-from offload_core.metadata.policies import ReadPriority
-from offload_core.metadata.records import EntryPosition, LedgerRecord
+from offload_core.metadata.records import EntryPosition, LedgerRecord, ReadPriority
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.reading.read_handles.tiered import Fallback
+from offload_core.reading.read_fallbacks import Fallback
 from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.offloader_stats import OffloaderStats

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 from offload_core.format.messages.entry import TransactionId, split_entry
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
-from offload_core.metadata.policies import ReadPriority
-from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo, ReadPriority
 from offload_core.reading.transaction_buffers import (
     BufferSnapshot,
     BufferState,

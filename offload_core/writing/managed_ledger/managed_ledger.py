@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from offload_core.metadata.policies import ReadPriority, RetentionPolicies
-from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.policies import RetentionPolicies
+from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo, ReadPriority
 from offload_core.metadata.records.ledger_changes import mark_for_deletion
 from offload_core.writing.audit import Deletion
 from offload_core.writing.managed_ledger.appender import Appender, RolloverPolicy

@@ -22,11 +22,11 @@ from typing import Any
 
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
-from offload_core.metadata.policies import EffectivePolicies, ReadPriority
-from offload_core.metadata.records import DriverMetadata, LedgerRecord
+from offload_core.metadata.policies import EffectivePolicies
+from offload_core.metadata.records import DriverMetadata, LedgerRecord, ReadPriority
 from offload_core.metadata.records.filter_record import FilterMode
-from offload_core.reading.read_handles import ColdReaders, Copy, FallbackReason, TieredReaders
-from offload_core.reading.read_handles.tiered import FallbackListener, ReadFallbacks
+from offload_core.reading.read_fallbacks import Copy, FallbackListener, FallbackReason, ReadFallbacks
+from offload_core.reading.read_handles import ColdReaders, TieredReaders
 from offload_core.storage.offloader_stats import OffloaderStats
 from offload_core.storage.tier import DEFAULT_TIMEOUTS, MemoryBudget, Tier, UploadTimeouts, open_store
 from offload_core.storage.tier.memory_budget import DEFAULT_BUDGET_BYTES

@@ -19,8 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from offload_core.metadata.policies import ReadPriority
-from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo, ReadPriority
 from offload_hooks.errors import OffloadError, OptionError, RangeError, UnknownLedgerError
 from offload_hooks.ledger_stores import EntryBatch, LedgerReader, LedgerWriter
 from offload_hooks.values import ReadableBuffer

@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offload_core.format.messages.entry import TransactionId, pack_marker
-from offload_core.metadata.policies import ReadPriority
-from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records import EntryPosition, ReadPriority
 from offload_core.reading.transaction_buffers import BufferSnapshot, Decision, find_events
 from offload_core.writing.managed_ledger.environment import Environment
 from offload_core.writing.managed_ledger.followed_transactions import (

@@ -1,6 +1,6 @@
 """Load the configuration of a service, and keep policies of namespaces and topics."""
 
-from offload_core.writing.settings.level import LevelPolicies
+from offload_core.metadata.policies.level import LevelPolicies
 from offload_core.writing.settings.loading import (
     AuditLogSettings,
     Configuration,
@@ -12,7 +12,7 @@ from offload_core.writing.settings.loading import (
     TokenSettings,
     load_configuration,
 )
-from offload_core.writing.settings.store import PolicyStore, ResolvedPolicies, namespace_of, open_policies
+from offload_core.writing.settings.store import PolicyStore, ResolvedPolicies, open_policies
 
 __all__ = [
     "AuditLogSettings",
@@ -27,6 +27,5 @@ __all__ = [
     "TierSettings",
     "TokenSettings",
     "load_configuration",
-    "namespace_of",
     "open_policies",
 ]

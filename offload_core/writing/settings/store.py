@@ -18,7 +18,14 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.metadata.catalogue.policy_places import (
+    NAMESPACES,
+    TOPICS,
+    namespace_of,
+    namespace_path,
+    topic_path,
+)
+from offload_core.metadata.catalogue.topics import TopicName, topic_of_managed_ledger
 from offload_core.metadata.policies import (
     EffectivePolicies,
     OffloadPolicies,
@@ -27,6 +34,16 @@ from offload_core.metadata.policies import (
     resolve_policies,
 )
 from offload_core.metadata.policies.effective import Origin
+from offload_core.metadata.policies.level import (
+    NAMESPACE_NAMES,
+    TOPIC_NAMES,
+    LevelPolicies,
+    Names,
+    Part,
+    level_without,
+    pack_level,
+    parse_level,
+)
 from offload_core.metadata.policies.tier_fields import (
     asks_by_surroundings,
     same_driver,
@@ -38,16 +55,6 @@ from offload_core.metadata.stores.record_paths import list_names
 from offload_core.metadata.stores.resolved_writes import delete_resolved, put_resolved, until_first
 from offload_core.storage.tier import registry
 from offload_core.writing.settings import Configuration, TenantPlace
-from offload_core.writing.settings.level import (
-    NAMESPACE_NAMES,
-    TOPIC_NAMES,
-    LevelPolicies,
-    Names,
-    Part,
-    level_without,
-    pack_level,
-    parse_level,
-)
 from offload_hooks.errors import MetadataError, OffloadError, OptionError, VersionConflictError, placed
 from offload_hooks.metadata_stores import WritableMetadataStore, check_path
 
@@ -191,9 +198,6 @@ _NONE = LevelPolicies()
 
 _log = logging.getLogger(__name__)
 
-_NAMESPACES = "/admin/policies"
-_TOPICS = "/admin/topic-policies"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
@@ -243,11 +247,11 @@ class PolicyStore:
 
     def namespaces(self) -> list[str]:
         """The namespaces that have records, in order."""
-        tenants = self._store.children(_NAMESPACES)
+        tenants = self._store.children(NAMESPACES)
         return sorted(
             f"{tenant}/{name}"
             for tenant in tenants
-            for name in self._store.children(f"{_NAMESPACES}/{tenant}")
+            for name in self._store.children(f"{NAMESPACES}/{tenant}")
         )
 
     def change_namespace(self, namespace: str, change: Change, *, by_tenant: bool = False) -> LevelPolicies:
@@ -370,7 +374,7 @@ class PolicyStore:
     def _topics(self, namespace: str) -> Iterator[TopicName]:
         """The topics of a namespace that have policies of their own."""
         parent = f"{namespace}/persistent"
-        for name in self._store.children(check_path(f"{_TOPICS}/{parent}")):
+        for name in self._store.children(check_path(f"{TOPICS}/{parent}")):
             yield topic_of_managed_ledger(f"{parent}/{name}")
 
     def _read(self, place: _Place) -> tuple[LevelPolicies, int | None]:
@@ -438,20 +442,12 @@ def _filter_of(policies: EffectivePolicies) -> tuple[object, ...]:
     return policies.filter_name, policies.filter_mode, policies.filter_options
 
 
-def namespace_of(topic: TopicName) -> str:
-    """The namespace of a topic, `tenant/namespace`."""
-    return "/".join(topic.full.removeprefix("persistent://").split("/")[:2])
-
-
 def _namespace_place(namespace: str) -> _Place:
-    if namespace.count("/") != 1:
-        raise OptionError("this is no namespace", expected="tenant/namespace", found=namespace)
-    return _Place(path=check_path(f"{_NAMESPACES}/{namespace}"), names=NAMESPACE_NAMES)
+    return _Place(path=namespace_path(namespace), names=NAMESPACE_NAMES)
 
 
 def _topic_place(topic: TopicName) -> _Place:
-    name = managed_ledger_of_topic(TopicName(topic.base))
-    return _Place(path=check_path(f"{_TOPICS}/{name}"), names=TOPIC_NAMES)
+    return _Place(path=topic_path(topic), names=TOPIC_NAMES)
 
 
 @contextmanager

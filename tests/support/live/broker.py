@@ -113,10 +113,14 @@ class PulsarAdmin:
         """Close the topic's ledger, offload all that are closed, and return these."""
         self.unload(topic)
         open_ledger = self.ledgers(topic)[-1].ledger_id
-        bound = {"ledgerId": open_ledger, "entryId": 0, "partitionIndex": -1}
+        self.offload_before(topic, open_ledger)
+        return [ledger for ledger in self.ledgers(topic) if ledger.ledger_id != open_ledger]
+
+    def offload_before(self, topic: str, ledger_id: int) -> None:
+        """Offload the ledgers before this one, while the topic is used."""
+        bound = {"ledgerId": ledger_id, "entryId": 0, "partitionIndex": -1}
         self._ask("PUT", f"{_path(topic)}/offload", bound)  # answered before it has begun
         self._wait_until_done(f"{_path(topic)}/offload", f"{topic} was not offloaded")
-        return [ledger for ledger in self.ledgers(topic) if ledger.ledger_id != open_ledger]
 
     def drop_bookkeeper_copies(self, topic: str) -> None:
         """Have the broker delete the BookKeeper copy of all that is offloaded, by a deletion lag of 0."""

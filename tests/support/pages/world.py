@@ -6,7 +6,8 @@ import shlex
 import sys
 import time
 import zipfile
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +17,7 @@ from uuid import uuid4
 from commands import configuration_file, install_into, opened_service
 from scenes.transactions import message
 from service import Service
-from stores import new_store
+from stores import Store, new_store
 from tiers import lay_out_broker_objects
 
 from offload_core.format.messages.entry import NewMessage, pack_entry
@@ -202,6 +203,11 @@ class World:
         return f"{server.endpoint}{root}"
 
     @cached_property
+    def live(self):
+        """A topic of a running broker with ledgers in a bucket, in BookKeeper, and one that is written."""
+        return self.stack.enter_context(_live_topic(self._fixture))
+
+    @cached_property
     def shelf_site(self):
         """A folder of packages with the example of a driver, from which this process imports."""
         site = self.folder / "site"
@@ -267,6 +273,60 @@ def _produce_payments(environment):
         followed.add_entries([message(held, publish_time_ms=long_ago_ms)])
         followed.snapshot()
         topic.roll()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveTopic:
+    """The topic's name, one of its ledgers, and the places that it is read from."""
+
+    topic: str
+    ledger_id: int
+    zookeeper: str
+    broker: str
+    store: Store
+
+    @property
+    def url(self):
+        """Of the bucket."""
+        return self.store.url
+
+    @property
+    def options(self):
+        """Of the bucket, as `open_tier` takes them."""
+        return self.store.options
+
+    @property
+    def spark_options(self):
+        """The same as Spark takes them."""
+        return self.store.spark_options()
+
+    @property
+    def command_line(self):
+        """The same as commands take them."""
+        return shlex.join(self.store.command_line())
+
+
+@contextmanager
+def _live_topic(fixture):
+    from live.broker import LivePulsar  # which needs Pulsar's client
+
+    broker, zookeeper = fixture("zookeeper_broker"), fixture("zookeeper")
+    with LivePulsar.connected(broker, fixture("versitygw")) as live:
+        cold = live.new_cold_namespace()
+        topic = cold.topic("orders")
+        with closing(live.client.create_producer(topic)) as producer:
+            for part in range(2):
+                for number in range(5):
+                    producer.send(b"order %d" % number)
+                if part == 0:
+                    cold.offload(topic)
+            yield LiveTopic(
+                topic=topic,
+                ledger_id=live.admin.ledgers(topic)[-1].ledger_id,
+                zookeeper=f"{zookeeper.endpoint}/pulsar",
+                broker=broker.endpoint,
+                store=cold.store,
+            )
 
 
 def _produce_filtered(environment):

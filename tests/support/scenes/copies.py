@@ -21,7 +21,8 @@ from offload_core.format.codec.object_marks import FILTERED_KEY
 from offload_core.format.codec.pip17 import pack_pip17_index
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import LedgerRecord, OffloadContext
-from offload_core.reading.read_handles import ColdReader, ColdReaders, Fallback, ReadMemory, TieredReaders
+from offload_core.reading.read_fallbacks import Fallback
+from offload_core.reading.read_handles import ColdReader, ColdReaders, ReadMemory, TieredReaders
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import Tier
 from offload_core.writing.offload import LedgerOffloader

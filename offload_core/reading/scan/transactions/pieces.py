@@ -113,7 +113,7 @@ class PieceReader:
             stop = len(extent.blocks)
             while stop:
                 begin = stop - 1
-                if extent.blocks[begin].length > step and extent.object_format is not ObjectFormat.MAPFILE:
+                if extent.blocks[begin].length > step and _has_frames(extent):
                     for piece in self._block_backwards(extent, extent.blocks[begin], step):
                         yield piece
                         step = self._more(step)
@@ -159,6 +159,11 @@ class PieceReader:
             part = _as_block(extent, block, frames, begin + found, entry_id, next_entry_id)
             yield self._piece(*part, len(array))
             end, next_entry_id = begin + found, entry_id
+
+
+def _has_frames(extent: LedgerExtent) -> bool:
+    """True if the entries of a block can be found from its end on."""
+    return extent.hot is None and extent.object_format is not ObjectFormat.MAPFILE
 
 
 def _together(blocks: BlockTable, stop: int, step: int) -> int:
