@@ -6,7 +6,9 @@ On real servers: `tests/broker/test_live_scans.py`.
 import json
 import pickle
 import random
+from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -14,16 +16,17 @@ from scenes.switched import TOPIC, live, switched_topic
 from stores import Store
 from tiers import lay_out_broker_objects
 
+from offload_core.format.codec import hot_entries
 from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.stores import open_metadata_store
-from offload_core.reading.scan import explain_scan, read_task
+from offload_core.reading.scan import explain_scan, read_task, windows
 from offload_core.reading.scan.following import BatchLimit, advance
 from offload_core.reading.scan.positions import Position
 from offload_core.storage.hot import FileLedgerStore
-from offload_core.storage.tier import Requests
-from offload_hooks.errors import MetadataError, OptionError, UnknownLedgerError
+from offload_core.storage.tier import Requests, Tier
+from offload_hooks.errors import MetadataError, ObjectNotFoundError, OptionError, UnknownLedgerError
 from pulsar_offload import open_tier, scan
 
 
@@ -111,15 +114,26 @@ def test_a_ledger_that_is_open_and_empty_is_no_gap(switched, both, caplog):
 # --- copies that are gone ------------------------------------------------------------------------
 
 
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Ledgers of a few hundred bytes are divided into tasks, and read by several ranges."""
+    monkeypatch.setattr(hot_entries, "HOT_BLOCK_BYTES", 100)
+    monkeypatch.setattr(windows, "range_bytes_of", lambda _: 300)
+
+
 def delete_hot(tmp_path, ledger_ids):
     with closing(FileLedgerStore(tmp_path / "hot")) as store:
         for ledger_id in ledger_ids:
             assert store.delete(ledger_id)
 
 
-def test_a_hot_copy_that_goes_after_planning_is_read_cold(switched, both, tmp_path, caplog):
-    made = planned(both, switched, tiered_read_priority="bookkeeper-first")
+@pytest.mark.parametrize("task_bytes", [1 << 30, 1])
+def test_a_hot_copy_that_goes_after_planning_is_read_cold(
+    switched, both, tmp_path, caplog, small_blocks, task_bytes
+):
+    made = planned(both, switched, tiered_read_priority="bookkeeper-first", task_bytes=task_bytes)
     tasks = made.tasks
+    assert len(tasks) == 1 or len(tasks) > 2 * len(switched.ledgers())
     switched.offload_ledgers()
     offloaded = [ledger.ledger_id for ledger in switched.ledgers() if ledger.is_fully_offloaded]
     assert len(offloaded) > 5
@@ -166,6 +180,29 @@ def test_a_cold_copy_that_is_gone_is_read_hot(switched, both, tmp_path, caplog):
         (each.copy, each.reason) for each in caplog.records if getattr(each, "event", None) == "read-fallback"
     }
     assert reasons == {("cold", "missing")}
+
+
+@pytest.mark.parametrize("ahead", [0, 4])
+def test_a_cold_copy_that_goes_while_it_is_read_is_read_on_hot(
+    switched, both, monkeypatch, small_blocks, ahead
+):
+    made = planned(both, switched)
+    capabilities = replace(both.store.describe().capabilities, ranges_ahead=ahead)
+    description = replace(both.store.describe(), capabilities=capabilities)
+    monkeypatch.setattr(Tier, "describe", lambda _: description)
+    calls: Counter[str] = Counter()
+    read_range = Tier.read_range
+
+    def read(tier, key, offset, length):
+        calls[key] += 1
+        if offset > 500 and not key.endswith("index"):
+            raise ObjectNotFoundError("it is gone", key=key)
+        return read_range(tier, key, offset, length)
+
+    monkeypatch.setattr(Tier, "read_range", read)
+    rows = rows_of(made, made.tasks)
+    assert [row["value"] for row in rows] == [payload for _, payload in switched.entries]
+    assert max(calls.values()) > 2
 
 
 def test_a_cold_copy_that_is_missing_when_it_is_planned_is_read_hot(switched, both, tmp_path):

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.catalogue import TierReader, TopicName
 from offload_core.reading.export.export_files import (
@@ -121,7 +122,7 @@ def position_after(extent: ScanExtent, last: Position | None) -> Position | None
     """The position after an extent whose last row was at `last`; None if nothing was read and its end is not known.
 
     A ledger in an object of its own is closed: after its end comes the next ledger, whichever that is. A streaming
-    ledger may grow, and one that is read hot.
+    ledger may grow, and one that is read hot while it is written.
     """
     end = extent.blocks[-1].end_entry_id if extent.blocks else None
     if end is None:
@@ -131,14 +132,15 @@ def position_after(extent: ScanExtent, last: Position | None) -> Position | None
         if extent.stop_batch:
             return Position(extent.ledger_id, extent.stop_entry_id - 1, extent.stop_batch)
         return Position(extent.ledger_id, extent.stop_entry_id)
-    if (
-        extent.hot is None
-        and extent.object_format is not ObjectFormat.STREAMING
-        and extent.stop_entry_id == end
-        and not extent.stop_batch
-    ):
+    if _gets_no_more(extent) and extent.stop_entry_id == end and not extent.stop_batch:
         return Position(extent.ledger_id + 1, 0)
     return Position(extent.ledger_id, end)
+
+
+def _gets_no_more(extent: ScanExtent) -> bool:
+    if extent.hot is None:
+        return extent.object_format is not ObjectFormat.STREAMING
+    return isinstance(extent.ledger.metadata, LedgerInfo) and extent.ledger.metadata.is_closed
 
 
 Plan = Callable[[Mapping[TopicName, Position]], Scan]

@@ -6,7 +6,7 @@ object. Then the ledger's record is read again, which names the copies of now. S
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from offload_core.metadata.catalogue import TopicName, open_records, record_cata
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import ReadPriority
 from offload_core.reading.read_fallbacks import Copy, Fallback, ReadFallbacks, reason_of
-from offload_core.reading.scan.extents import read_ledger
+from offload_core.reading.scan.extents import least, read_ledger
 from offload_core.reading.scan.select import namespaces_of_names
 from offload_core.reading.scan.tasks import ScanExtent
 from offload_core.storage.tier import Tier
@@ -25,8 +25,8 @@ from offload_hooks.ledger_stores import EntryBatch, FollowedLedgerReader
 _FALLBACKS = ReadFallbacks()
 
 
-def read_hot(tier: Tier, extent: LedgerExtent, first_entry_id: int) -> Iterator[EntryBatch]:
-    """The entries of a hot copy from one on, up to the extent's end.
+def read_hot(tier: Tier, extent: LedgerExtent, first_entry_id: int) -> Generator[EntryBatch, None, None]:
+    """The entries of a hot copy from one on, up to the extent's end. Close it when not read to the end.
 
     Raises:
         UnknownLedgerError: the copy is gone.
@@ -34,8 +34,9 @@ def read_hot(tier: Tier, extent: LedgerExtent, first_entry_id: int) -> Iterator[
     """
     if tier.hot is None:
         raise AssertionError("a hot copy is read by a tier with a hot one")
-    ends = extent.stop_entry_id, extent.blocks[-1].end_entry_id
-    stop = min(end for end in ends if end is not None)
+    stop = _stop_of(extent)
+    if stop is None:
+        raise AssertionError("the end of a hot copy is known")
     with closing(tier.hot.open(extent.ledger_id)) as reader:
         if isinstance(reader, FollowedLedgerReader):
             reader.accept(stop)
@@ -75,7 +76,7 @@ def other_copy(
         priorities={topic: ReadPriority.OFFLOADED_ONLY if extent.hot else ReadPriority.BOOKKEEPER_ONLY},
     )
     ledger = read_ledger(tier, catalogue.topics[0].ledgers[0])
-    parts = (each.between(first_entry_id, extent.stop_entry_id) for each in ledger.extents)
+    parts = (each.between(first_entry_id, _stop_of(extent)) for each in ledger.extents)
     others = [part for part in parts if part is not None]
     if not others:
         raise error
@@ -94,6 +95,11 @@ def other_copy(
 def without_others(tier: Tier) -> Tier:
     """The tier, where no other copy is looked for."""
     return tier if tier.hot is None else tier.with_hot(tier.hot.with_records(None))
+
+
+def _stop_of(extent: LedgerExtent) -> int | None:
+    """Where an extent ends, which may have some of its ledger's blocks; None if that is not known."""
+    return least(extent.stop_entry_id, extent.blocks[-1].end_entry_id if extent.blocks else None)
 
 
 def _topic_of(extent: LedgerExtent) -> TopicName | None:

@@ -236,16 +236,17 @@ def _windows(tier: Tier, fetched: Range, data: memoryview) -> Iterator[Window]:
 def _hot_windows(tier: Tier, fetched: Range) -> Iterator[Window]:
     extent, first = fetched.extent, _first_of(fetched)
     try:
-        for batch in read_hot(tier, extent, first):
-            block = IndexedBlock(
-                part_number=0,
-                offset=batch.first_entry_id,
-                length=batch.data.nbytes,
-                first_entry_id=batch.first_entry_id,
-                end_entry_id=batch.stop_entry_id,
-            )
-            first = batch.stop_entry_id
-            yield Window(extent=extent, source=extent, block=block, offset=block.offset, batch=batch)
+        with contextlib.closing(read_hot(tier, extent, first)) as batches:
+            for batch in batches:
+                block = IndexedBlock(
+                    part_number=0,
+                    offset=batch.first_entry_id,
+                    length=batch.data.nbytes,
+                    first_entry_id=batch.first_entry_id,
+                    end_entry_id=batch.stop_entry_id,
+                )
+                first = batch.stop_entry_id
+                yield Window(extent=extent, source=extent, block=block, offset=block.offset, batch=batch)
     except OffloadError as error:
         yield from _other_windows(tier, extent, first, error)
 
