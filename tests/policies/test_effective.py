@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from offload_core.metadata.policies import (
     DEFAULTS,
     OffloadPolicies,
-    ReadPriority,
     RetentionPolicies,
     outrun_thresholds,
     parse_policies,
     resolve_policies,
 )
+from offload_core.metadata.records import ReadPriority
 from offload_core.storage.tier import open_store
 from offload_hooks.errors import OptionError
 

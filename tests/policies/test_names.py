@@ -7,14 +7,9 @@ from dataclasses import fields
 
 import pytest
 
-from offload_core.metadata.policies import (
-    OffloadPolicies,
-    ReadPriority,
-    parse_policies,
-    parse_read_priority,
-    pulsar_names,
-)
+from offload_core.metadata.policies import OffloadPolicies, parse_policies, pulsar_names
 from offload_core.metadata.policies.offload_policies import shown_value
+from offload_core.metadata.records import ReadPriority, parse_read_priority
 from offload_drivers.azure.options import AzureOptions
 from offload_drivers.gcs.options import GcsOptions
 from offload_drivers.s3.options import S3Options
