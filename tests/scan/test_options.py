@@ -25,6 +25,7 @@ GIVEN: dict[str, tuple[str, str, object]] = {
     "cluster": ("cluster", "east", "east"),
     "prefix": ("prefix", "a/", "a/"),
     "records": ("records", "/records", "/records"),
+    "tiered_read_priority": ("tieredReadPriority", "BOOKKEEPER_FIRST", "bookkeeper-first"),
     "level": ("level", "Entries", "entries"),
     "columns": ("columns", "value, __key", ("value", "__key")),
     "start": (
@@ -92,6 +93,14 @@ def test_an_option_is_the_same_in_python_in_spark_and_on_the_command_line(name):
     assert parse_options({"path": "x", word.lower(): text}).scan == expected
     arguments = [f"--no-{flag_of(word)[2:]}"] if isinstance(value, bool) else [flag_of(word), text]
     assert typed(*arguments) == expected
+
+
+def test_options_of_the_hot_tier_name_its_store():
+    options = parse_options({"path": "x", "hot": "bookkeeper", "hot.url": "zk://secret"})
+    assert (options.hot, options.hot_options) == ("bookkeeper", {"url": "zk://secret"})
+    assert "secret" not in repr(options)
+    with pytest.raises(OptionError, match="which ledger store is the hot tier"):
+        parse_options({"path": "x", "hot.url": "zk://secret"})
 
 
 def test_options_of_the_records_are_the_same_in_all_three():
