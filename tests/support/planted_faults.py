@@ -17,7 +17,7 @@ class Suite(DriverConformance):
     many_keys = 50
     races = 1
     racers = 4
-    max_examples = 40
+    max_examples = 200
     shrink = False
 
     @pytest.fixture
