@@ -89,7 +89,7 @@ Hot = Annotated[
     str | None,
     typer.Option(
         metavar="NAME[:OPTION=VALUE,…]",
-        help="With --records: the ledger store that has what is not offloaded yet: bookkeeper:url=zk://zk-1:2181, for "
+        help="With --records: the store of ledgers that are not offloaded yet: bookkeeper:url=zk://zk-1:2181, for "
         "instance.",
     ),
 ]

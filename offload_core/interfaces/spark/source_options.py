@@ -39,7 +39,7 @@ class SourceOptions:
         path: URL or path of the tier; None if `driver` and `storage` name it.
         layers: layers around the driver, outermost first, each as text; None for the driver's own.
         tiers: URLs or paths of tiers from which is read what this one lacks.
-        hot: the ledger store that has what is not offloaded yet, and its options.
+        hot: the store of ledgers that are not offloaded yet, and its options.
         topics: names of topics; empty for all (or those of `scan`).
         scan: which of their messages are read, and how.
         stream_start: where a stream without a checkpoint starts, in place of `scan.start`.

@@ -293,7 +293,7 @@ def open_records(
 def read_priorities(
     records: Records, topics: Iterable[TopicName], asked: ReadPriority | None = None
 ) -> dict[TopicName, ReadPriority]:
-    """The tiered read priorities of topics that have one: what is asked for, else that of their policies.
+    """The tiered read priorities of topics that have one: `asked`, or else that of their policies.
 
     Raises:
         StoreError, MetadataError: of the policies.

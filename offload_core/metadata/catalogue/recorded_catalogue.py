@@ -2,14 +2,14 @@
 
 Each copy that a record calls complete is looked up in the tier and judged as in a listing: index read, length checked.
 What records do not name is not read. Nothing is listed: three small requests for each copy, many at once. Endpoints and
-buckets in a record are not followed. Of a tier that is read together with a hot one, what is not offloaded is read
-hot, or all that is there, by the read priority; the end of a ledger that is open is asked for.
+buckets in a record are not followed. Of a tier that is read together with a hot one, ledgers that are not offloaded
+are read hot, or all that are there, by the read priority; the end of a ledger that is open is asked for.
 Source: docs/formats/metadata.md, docs/live-clusters.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from types import MappingProxyType
@@ -68,24 +68,22 @@ def record_catalogue(
         return _look_up(tier, copy, read_indexes=read_indexes)
 
     found = dict(zip(copies, concurrently(look_up, list(copies.values())), strict=True))
-    read_hot = {
-        name: info
-        for name, info in records.items()
-        if tier.hot is not None and priorities.get(name) is not ReadPriority.OFFLOADED_ONLY
-    }
-    ends = {} if tier.hot is None else _ends_of_open(tier.hot, read_hot.values())
-
-    def with_hot(topic: TopicName, record: LedgerRecord, ledger: Ledger) -> Ledger:
-        info = record.info if record.info.is_closed else ends.get(record.ledger_id)
-        is_there = topic in read_hot and record.has_hot_copy and not record.is_marked_for_deletion
-        hot = hot_extent(info, managed_ledger_of_topic(topic)) if is_there and info is not None else None
-        return _with_hot(ledger, hot, priorities.get(topic, ReadPriority.OFFLOADED_FIRST))
-
-    topics = [_build_topic(name, info, folder, found, with_hot) for name, info in records.items()]
+    topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
+    if tier.hot is not None:
+        ends = _ends_of_open(
+            tier.hot,
+            (
+                info
+                for name, info in records.items()
+                if priorities.get(name) is not ReadPriority.OFFLOADED_ONLY
+            ),
+        )
+        topics = [
+            _with_hot_copies(topic, ends, priorities.get(topic.name, ReadPriority.OFFLOADED_FIRST))
+            for topic in topics
+            if topic.name is not None
+        ]
     return Catalogue(topics=tuple(sorted(topics, key=lambda topic: topic.label)), strays=())
-
-
-_WithHot = Callable[[TopicName, LedgerRecord, Ledger], Ledger]
 
 
 def _ends_of_open(hot: HotTier, records: Iterable[ManagedLedgerInfo]) -> dict[int, LedgerInfo]:
@@ -175,16 +173,10 @@ def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
 
 
 def _build_topic(
-    name: TopicName,
-    info: ManagedLedgerInfo,
-    folder: str,
-    found: Mapping[ObjectKey, StoredObject],
-    with_hot: _WithHot,
+    name: TopicName, info: ManagedLedgerInfo, folder: str, found: Mapping[ObjectKey, StoredObject]
 ) -> Topic:
     """A topic's ledgers; its cluster is that of its objects, if they agree."""
-    ledgers = tuple(
-        with_hot(name, record, _build_ledger(name, record, folder, found)) for record in info.in_order
-    )
+    ledgers = tuple(_build_ledger(name, record, folder, found) for record in info.in_order)
     clusters = {
         stored.cluster for ledger in ledgers for stored in ledger.attempts if stored.cluster is not None
     }
@@ -218,6 +210,24 @@ def _build_ledger(
         attempts=tuple(attempts),
         record=record,
     )
+
+
+def _with_hot_copies(topic: Topic, ends: Mapping[int, LedgerInfo], priority: ReadPriority) -> Topic:
+    """The topic with the hot copies of its ledgers; `ends` are those of ledgers that are open."""
+    if priority is ReadPriority.OFFLOADED_ONLY or topic.name is None:
+        return topic
+    name = managed_ledger_of_topic(topic.name)
+
+    def hot_copy(record: LedgerRecord) -> LedgerExtent | None:
+        info = record.info if record.info.is_closed else ends.get(record.ledger_id)
+        is_there = record.has_hot_copy and not record.is_marked_for_deletion
+        return hot_extent(info, name) if is_there and info is not None else None
+
+    ledgers = (
+        ledger if ledger.record is None else _with_hot(ledger, hot_copy(ledger.record), priority)
+        for ledger in topic.ledgers
+    )
+    return replace(topic, ledgers=tuple(ledgers))
 
 
 def _with_hot(ledger: Ledger, hot: LedgerExtent | None, priority: ReadPriority) -> Ledger:

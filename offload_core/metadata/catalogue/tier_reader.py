@@ -106,7 +106,7 @@ def open_tier(
         driver: a driver's name, which overrides the scheme.
         layers: layers around the driver, outermost first (docs/layers.md): each a pair of name and options, or
             a text, `retry` or `retry:attempts=5`. None for those that the driver asks for.
-        hot: the ledger store that has what is not offloaded yet (docs/live-clusters.md): a pair of name and options, or
+        hot: the store of ledgers that are not offloaded yet (docs/live-clusters.md): a pair of name and options, or
             a text, `bookkeeper:url=zk://host:2181`. It is read by records, together with this tier.
         options: the driver's own options.
 

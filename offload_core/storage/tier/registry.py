@@ -85,7 +85,7 @@ class TierSpec:
 
     Attributes:
         others: tiers from which it reads what it lacks.
-        hot: where what is not offloaded yet is read from.
+        hot: from where ledgers are read that are not offloaded yet.
     """
 
     driver: str

@@ -128,7 +128,7 @@ class _HotStore:
 
 
 class HotTier:
-    """The ledger store that has what is not offloaded yet, and the place of the records that name its ledgers.
+    """The store of ledgers that are not offloaded yet, and the place of the records that name its ledgers.
 
     Thread-safe. The store is opened when it is first needed, and again after it was closed.
     """
