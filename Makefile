@@ -26,7 +26,7 @@ bench: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python -m benchmarks
 
 nightly: servers
-	$(PYTEST) --nightly
+	PYTEST_TIMEOUT=3600 $(PYTEST) --nightly
 
 proto: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python -m protoc

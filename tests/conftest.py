@@ -56,6 +56,7 @@ _GROUPS = {
     "test_retry_on_servers": "stores",
     "airflow": "airflow",
     "test_code_blocks": "spark",
+    "test_soak": "waits",
     "versitygw": "",
     "sftp_server": "",
     "chromium": "",

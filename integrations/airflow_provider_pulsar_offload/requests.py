@@ -27,7 +27,7 @@ def ask_for_offload(
     stop = first_kept(_answer(client, f"{path}/internalStats"), kept_bytes)
     if stop is None:
         return None
-    while not client.put_json(f"{path}/offload", {"ledgerId": stop, "entryId": 0, "partitionIndex": -1}):
+    while not client.put(f"{path}/offload", {"ledgerId": stop, "entryId": 0, "partitionIndex": -1}):
         _sleep(path, poll_interval_s, timeout_s, deadline)
     return stop
 

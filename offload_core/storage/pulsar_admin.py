@@ -1,4 +1,4 @@
-"""Requests to a broker's admin REST: JSON is got, or nothing, or put; or an error that names the place.
+"""Requests to a broker's admin REST: something is got, or nothing, or put; or an error that names the place.
 
 Each request has a time limit, each answer a largest size. What may help is tried again, at the next of the servers if
 several are named. A request that a broker sends on, since another one owns the topic, is followed to servers that are
@@ -153,13 +153,25 @@ class PulsarAdminClient:
         url, status, headers, body = self._ask("GET", path)
         return self._judged(url, status, headers, body)
 
-    def put_json(self, path: str, value: Any) -> bool:
+    def get_bytes(self, path: str) -> bytes | None:
+        """Get what is at `path`, whatever it is; None if the broker has no such thing. Errors as `get_json`."""
+        url, status, headers, body = self._ask("GET", path)
+        if status == HTTPStatus.OK:
+            return body
+        self._judged(url, status, headers, body)
+        return None
+
+    def put(self, path: str, value: Any = None) -> bool:
         """Request an action of a broker, by its path; False if that is under way already (409). Safe to repeat.
+
+        Args:
+            value: goes with it as JSON; None for nothing.
 
         Raises:
             ObjectNotFoundError: the broker does not have it. Others: see `get_json`.
         """
-        url, status, headers, body = self._ask("PUT", path, json.dumps(value).encode())
+        sent = None if value is None else json.dumps(value).encode()
+        url, status, headers, body = self._ask("PUT", path, sent)
         if status == HTTPStatus.CONFLICT:
             return False
         if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:

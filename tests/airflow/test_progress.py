@@ -100,4 +100,4 @@ def test_a_topic_that_there_is_not_is_said_so(client):
     with pytest.raises(UnknownTopicError):
         ask_for_offload(client, path, 0, timeout_s=1, poll_interval_s=1)
     with pytest.raises(ObjectNotFoundError):
-        client.put_json(f"{path}/offload", {"ledgerId": 1, "entryId": 0, "partitionIndex": -1})
+        client.put(f"{path}/offload", {"ledgerId": 1, "entryId": 0, "partitionIndex": -1})

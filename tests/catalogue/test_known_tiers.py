@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 from records import DRIVER
 
-from offload_core.metadata.catalogue.known_tiers import is_another_place, is_same_place
+from offload_core.metadata.catalogue.known_tiers import (
+    KnownTiers,
+    broker_record,
+    is_another_place,
+    is_same_place,
+    tier_record,
+)
 from offload_core.metadata.records import DriverMetadata
+from offload_core.storage.tier import open_store
+from offload_hooks.errors import OptionError
 
 
 @pytest.mark.parametrize("said", ["lease", "status", "begin", "end"])
@@ -33,3 +41,50 @@ def test_no_bucket_is_a_folder_that_a_record_names():
     assert not is_another_place(IN_BUCKET, DriverMetadata(name="aws-s3", properties=()))
     assert not is_another_place(IN_FOLDER, IN_BUCKET)  # it may hold a copy of the bucket
     assert not is_another_place(IN_FOLDER, IN_FOLDER)
+
+
+def bucket(name="golden", **more):
+    return open_store(
+        "s3",
+        bucket=name,
+        endpoint_url="http://127.0.0.1:5577",
+        region="us-east-1",
+        access_key_id="key",
+        secret_access_key="secret",
+        **more,
+    )
+
+
+def test_a_tier_is_found_by_what_a_broker_records_of_it():
+    """A broker has the kind of store as a property as well, by a name of its own."""
+    other, tier = bucket("other"), bucket()
+    assert KnownTiers(other, [tier]).find(DRIVER) is tier
+    with pytest.raises(OptionError, match="aws-s3 at golden"):
+        KnownTiers(other).find(DRIVER)
+
+
+def test_a_tier_is_recorded_as_a_broker_does():
+    recorded = broker_record(bucket(), "aws-s3")
+    assert recorded.name == DRIVER.name
+    assert sorted(recorded.properties) == sorted(DRIVER.properties)
+    assert KnownTiers(bucket("other"), [tier := bucket()]).find(recorded) is tier
+
+
+@pytest.mark.parametrize(("driver", "provider"), [("S3", "S3"), ("azureblob", "AZURE_BLOB")])
+def test_each_driver_of_brokers_has_its_own_kind_of_store(driver, provider):
+    assert dict(broker_record(bucket(), driver).properties)["managedLedgerOffloadDriver"] == provider
+
+
+@pytest.mark.parametrize(
+    ("driver", "more"), [("aws-s3", {"prefix": "cold"}), ("local", {}), ("filesystem", {})]
+)
+def test_a_tier_that_brokers_do_not_find_is_refused(driver, more):
+    with pytest.raises(OptionError, match="brokers cannot read"):
+        broker_record(bucket(**more), driver)
+
+
+def test_our_own_records_have_the_prefix():
+    assert dict(tier_record(bucket(prefix="cold")).properties)["location"] == "s3://golden/cold/"
+    recorded = DriverMetadata(name="S3", properties=(("bucket", "golden"), ("location", "s3://golden/cold/")))
+    with pytest.raises(OptionError):
+        KnownTiers(bucket()).find(recorded)

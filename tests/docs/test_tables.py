@@ -37,6 +37,7 @@ from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import open_store, registry
 from offload_core.writing.managed_ledger import RolloverPolicy, SnapshotPolicy, StreamingSettings
 from offload_core.writing.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
+from offload_core.writing.settings import LiveSettings
 from offload_drivers.azure import AzureDriver
 from offload_drivers.fsspec import FsspecDriver
 from offload_drivers.gcs import GcsDriver
@@ -260,6 +261,14 @@ def test_the_options_of_live_clusters_have_their_defaults():
     assert shown == {
         each.name: "required" if each.default is each.empty else f"`{each.default}`" for each in own
     }
+
+
+def test_the_settings_of_tiering_have_their_defaults():
+    shown = rows(section("tiering", "Settings"))
+    defaults = LiveSettings().model_dump()
+    assert list(shown) == [f"live.{name}" for name in defaults]
+    for name, default in defaults.items():
+        assert shown[f"live.{name}"] == (f"{default:g}" if isinstance(default, float) else "none")
 
 
 def test_the_options_of_zookeeper_are_those_of_the_metadata_store():

@@ -266,7 +266,7 @@ def test_a_server_that_is_not_there_does_not_answer():
 @pytest.mark.parametrize(("status", "done"), [(200, True), (204, True), (409, False)])
 def test_what_is_put_is_sent_as_json_and_a_conflict_is_said(status, done):
     with AdminRest({"/tenants": Answer(status=status)}) as rest, client_of(rest.url) as client:
-        assert client.put_json(PATH, {"ledgerId": 7}) is done
+        assert client.put(PATH, {"ledgerId": 7}) is done
     (request,) = rest.requests
     assert (request.method, request.body) == ("PUT", b'{"ledgerId": 7}')
     assert request.headers["content-type"] == "application/json"
@@ -276,7 +276,7 @@ def test_what_is_put_is_put_at_the_server_that_is_named():
     with AdminRest() as first, AdminRest({"/tenants": Answer(status=204)}) as owner:
         first.answers["/tenants"] = redirect(f"{owner.url}{PATH}")
         with client_of(f"{first.url},{owner.url.removeprefix('http://')}") as client:
-            assert client.put_json(PATH, 1)
+            assert client.put(PATH, 1)
     assert [request.method for request in (*first.requests, *owner.requests)] == ["PUT", "PUT"]
 
 
@@ -296,6 +296,6 @@ def test_what_cannot_be_put_is_an_error(answer, error):
         client_of(rest.url, attempts=2) as client,
         pytest.raises(error) as caught,
     ):
-        client.put_json(PATH, 1)
+        client.put(PATH, 1)
     assert type(caught.value) is error
     assert len(rest.requests) == (2 if error is StoreUnavailableError else 1)

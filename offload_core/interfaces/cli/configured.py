@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -70,6 +70,11 @@ def open_service(configuration: Configuration) -> Iterator[tuple[Environment, Po
 def on_policies(function: Callable[..., None]) -> Callable[..., None]:
     """Make a function a command; its first parameter is a `PolicyStore`."""
     return _on(_policies, 1, function)
+
+
+def on_configuration(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a function a command; its first parameter is a `Configuration`."""
+    return _on(lambda configuration: nullcontext((configuration,)), 1, function)
 
 
 def on_topics(function: Callable[..., None]) -> Callable[..., None]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from itertools import cycle, groupby
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from rich.text import Text
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.messages.entry import TransactionId
 from offload_core.interfaces.cli.command_options import AsJson, parse_seconds, parse_size
-from offload_core.interfaces.cli.configured import on_topics
+from offload_core.interfaces.cli.configured import on_configuration, on_topics, open_service
 from offload_core.interfaces.cli.ledger_facts import filter_note, recorded
 from offload_core.interfaces.cli.policy_commands import add_topic_policies
 from offload_core.interfaces.cli.terminal import byte_bar, err, out, printable
@@ -25,8 +26,9 @@ from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, topi
 from offload_core.metadata.policies import EffectivePolicies, parse_policies, resolve_policies
 from offload_core.metadata.records import EntryPosition
 from offload_core.writing.managed_ledger import (
+    DueLedgers,
     Environment,
-    TopicOffloads,
+    OffloadedTopic,
     TransactionStatus,
     begin_times_ms,
     complete_streamed,
@@ -39,7 +41,7 @@ from offload_core.writing.managed_ledger import (
     waits_of,
 )
 from offload_core.writing.managed_ledger.streaming.completion_requests import DEFAULT_TIMEOUT_S
-from offload_core.writing.settings import PolicyStore
+from offload_core.writing.settings import Configuration, PolicyStore
 from offload_hooks.errors import OptionError, UnknownTopicError
 
 
@@ -48,7 +50,7 @@ def topics_group() -> typer.Typer:
     app = typer.Typer(
         no_args_is_help=True, help="Offload topics; set and get their offload policies and retention."
     )
-    app.command("offload")(on_topics(offload))
+    app.command("offload")(on_configuration(offload))
     app.command()(on_topics(delete_hot_copies))
     app.command()(on_topics(layout))
     app.command()(on_topics(transactions))
@@ -84,11 +86,29 @@ Lag = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", help="Delete them. Without it they are shown.")]
 
 
+Live = Annotated[
+    bool,
+    typer.Option(
+        "--live",
+        help="A topic of the running cluster in the settings: its ledgers are copied from BookKeeper, and verified, "
+        "before its record names the copies.",
+    ),
+]
+ByBroker = Annotated[
+    bool,
+    typer.Option(
+        "--by-broker",
+        help="With --live: the topic's broker offloads it; what it wrote is verified afterwards.",
+    ),
+]
+
+
 def offload(
-    environment: Environment,
-    policies: PolicyStore,
+    configuration: Configuration,
     topic: Topic,
     size_threshold: SizeThreshold = "0",
+    live: Live = False,
+    by_broker: ByBroker = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
@@ -96,31 +116,65 @@ def offload(
 
     The owner of a streamed topic completes its segment; this command does if no process has the topic open.
     """
-    name, kept_bytes = parse_topic(topic), parse_size(size_threshold)
-    holding = policies.resolve(name).offload
-    driver = holding.driver
-    if driver is None:
-        raise no_tier(name)
-    if holding.is_streamed:
-        _complete_segment(environment, managed_ledger_of_topic(name), holding, timeout, as_json)
+    name, kept_bytes = parse_topic(topic), max(parse_size(size_threshold), 0)
+    if by_broker and not live:
+        raise OptionError("only topics of a running cluster have brokers", expected="--live --by-broker")
+    if live:
+        _offload_live(configuration, name, kept_bytes, by_broker=by_broker, as_json=as_json)
         return
-    offloads = topic_offloads(environment, managed_ledger_of_topic(name))
-    fields = {"driver": driver, "threshold_in_bytes": max(kept_bytes, 0)}
-    due = due_ledgers(
-        offloads.read_info(), resolve_policies(topic=parse_policies(fields)), environment.now_ms()
-    )
-    if due.target is not None:
-        _watched(offloads, due.target)
-    done = offloads.offload_status.offloaded
-    skipped = dict(sorted({**due.skipped, **offloads.offload_status.waiting}.items()))
+    with open_service(configuration) as (environment, policies):
+        holding = policies.resolve(name).offload
+        if holding.driver is None:
+            raise no_tier(name)
+        if holding.is_streamed:
+            _complete_segment(environment, managed_ledger_of_topic(name), holding, timeout, as_json)
+            return
+        offloads = topic_offloads(environment, managed_ledger_of_topic(name))
+        due = _due(offloads, holding, kept_bytes, environment)
+        if due.target is not None:
+            _watched(offloads, partial(offloads.offload_prefix, due.target))
+    _print_offloaded(offloads, due, as_json)
+
+
+def _offload_live(
+    configuration: Configuration, topic: TopicName, kept_bytes: int, *, by_broker: bool, as_json: bool
+) -> None:
+    from offload_core.maintenance.live import (
+        LiveTopicOffloads,
+        open_live_cluster,
+    )  # verifies, as no other does
+
+    with open_live_cluster(configuration) as cluster:
+        policies = cluster.policies.resolve(topic).offload
+        if policies.driver is None:
+            raise no_tier(topic)
+        offloads = LiveTopicOffloads(cluster, managed_ledger_of_topic(topic))
+        due = _due(offloads, policies, kept_bytes, cluster.mirror)
+        if not by_broker:  # also if nothing is due: what processes that ended have left is finished
+            _watched(offloads, partial(offloads.offload_prefix, due.target or EntryPosition(0, 0)))
+        elif due.target is not None:
+            _watched(offloads, partial(offloads.offload_by_broker, due.target))
+    _print_offloaded(offloads, due, as_json)
+
+
+def _due(
+    offloads: OffloadedTopic, policies: EffectivePolicies, kept_bytes: int, environment: Environment
+) -> DueLedgers:
+    fields = {"driver": policies.driver, "threshold_in_bytes": kept_bytes}
+    thresholds = resolve_policies(topic=parse_policies(fields))
+    return due_ledgers(offloads.read_info(), thresholds, environment.now_ms())
+
+
+def _print_offloaded(offloads: OffloadedTopic, due: DueLedgers, as_json: bool) -> None:
+    done = offloads.offload_status
+    skipped = {**due.skipped, **done.waiting}
     if as_json:
-        out.print_json(
-            data={"offloaded": list(done), "skipped": {str(each): skipped[each] for each in skipped}}
-        )
+        reasons = {str(each): skipped[each] for each in sorted(skipped)}
+        out.print_json(data={"offloaded": list(done.offloaded), "skipped": reasons})
         return
-    for ledger_id in done:
+    for ledger_id in done.offloaded:
         out.print(f"ledger {ledger_id}: offloaded", highlight=False)
-    for ledger_id, why in skipped.items():
+    for ledger_id, why in sorted(skipped.items()):
         out.print(f"ledger {ledger_id}: not offloaded: {printable(why)}", markup=False, highlight=False)
 
 
@@ -168,10 +222,10 @@ def _complete_segment(
         out.print(f"what follows waits for {waits_for}", highlight=False, markup=False)
 
 
-def _watched(offloads: TopicOffloads, target: EntryPosition) -> None:
+def _watched(offloads: OffloadedTopic, offload: Callable[[], object]) -> None:
     """Offload, and show how far it has come."""
     with ThreadPoolExecutor(1) as pool, byte_bar() as bar:
-        running, task, ledger_id = pool.submit(offloads.offload_prefix, target), None, None
+        running, task, ledger_id = pool.submit(offload), None, None
         try:
             while not wait([running], timeout=_LOOKS_S).done:
                 progress = offloads.offload_status.progress

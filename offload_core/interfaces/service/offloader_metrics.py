@@ -52,6 +52,7 @@ class OffloaderMetrics:
             registry=registry,
         )
         self._topics: set[str] = set()
+        self._kept: dict[str, frozenset[str]] = {}
         self._offload_rate = _Rates(clock)
         self._read_rate = _Rates(clock)
         self._by_topic = (
@@ -102,10 +103,15 @@ class OffloaderMetrics:
         """See `OffloaderStats`."""
         self._fallbacks.labels(copy, reason).inc()
 
-    def keep(self, topics: Iterable[str]) -> None:
-        """Forget all topics but these: they are not there any more."""
+    def keep(self, topics: Iterable[str], *, of: str = "") -> None:
+        """Forget all topics but these, and those that others keep: they are not there any more.
+
+        Args:
+            of: who keeps them, where there are several.
+        """
+        self._kept[of] = frozenset(topics)
         gone = set(self._topics)  # a copy at once: others count meanwhile
-        gone.difference_update(topics)
+        gone.difference_update(*self._kept.values())
         for topic in gone:
             self._topics.discard(topic)
             for metric in self._by_topic:

@@ -32,6 +32,7 @@ from prometheus_client import CollectorRegistry
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from offload_core.interfaces.service.app import make_app
+from offload_core.interfaces.service.live_upkeep import live_upkeep
 from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
 from offload_core.interfaces.service.request_guards import MAX_HEAD_BYTES, is_loopback
 from offload_core.interfaces.service.served_topics import open_topics
@@ -296,6 +297,7 @@ def serve(configuration: Configuration) -> None:
         open_policies(configuration) as (store, policies),
         _bound(service) as listening,
         open_topics(configuration, store, policies, stats) as topics,
+        live_upkeep(configuration, stats),
     ):
         config = uvicorn.Config(
             make_app(store, policies, topics, tokens=tokens, registry=registry, service=service),

@@ -20,8 +20,9 @@ from typing import TypeVar
 
 from offload_core.format.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.format.messages.checksum import crc32c
-from offload_core.maintenance.relocate.entry_copies import Check, attempt_at, check_objects
+from offload_core.maintenance.relocate.entry_copies import Check
 from offload_core.maintenance.verify import VerifiedObjects
+from offload_core.maintenance.verify.attempt_checks import attempt_at, check_objects
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.listing import Pair, stream_pairs
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger

@@ -51,12 +51,7 @@ from offload_core.format.codec.object_marks import (
     REPAIRED_FROM_KEY,
     ObjectMarks,
 )
-from offload_core.maintenance.verify import Code, Severity
-from offload_core.maintenance.verify.deep import check_data
-from offload_core.maintenance.verify.findings import Finding
-from offload_core.maintenance.verify.pair_checks import examine
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.catalogue.listing import Pair, listed_of, look_up, look_up_pair
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
 from offload_core.reading.read_handles import ColdReader, ColdReaders, ReadMemory, SparseEntries
@@ -225,25 +220,6 @@ class KeptFilter(SegmentFilter):
         return self._by_ledger
 
 
-def check_objects(tier: Tier, key: ObjectKey) -> None:
-    """Verify every byte of an attempt.
-
-    Raises:
-        DataLossError: it has an error; the first finding.
-        StoreError: of the tier.
-    """
-    examined = examine(tier, attempt_at(tier, key))
-    if examined is None or examined.index is None or examined.pair.data is None:
-        findings = [] if examined is None else examined.findings
-        _refuse(key, findings)
-        raise DataLossError("a new copy is not there as a whole", key=key.data_key)
-    _refuse(key, examined.findings)
-    result = check_data(tier, examined)
-    if result.is_gone:
-        raise DataLossError("a new copy has gone while it was verified", key=key.data_key)
-    _refuse(key, list(result.findings))
-
-
 def check_entries(
     tiers: KnownTiers,
     name: str,
@@ -274,28 +250,6 @@ def check_entries(
                 expected=f"{sums.entries} entries, {sums.payload_bytes} bytes, CRC-32 {sums.bytes_crc:08x}",
                 found=f"{found.entries} entries, {found.payload_bytes} bytes, CRC-32 {found.bytes_crc:08x}",
             )
-
-
-def _refuse(key: ObjectKey, findings: list[Finding]) -> None:
-    for finding in findings:
-        if finding.code is Code.LOST_ENTRIES:
-            continue  # the old copy lacks them as well, and both record that
-        if finding.code.severity is Severity.ERROR:
-            raise DataLossError(
-                f"a new copy is not sound: {finding.code.value}: {finding.what}",
-                key=finding.key or key.data_key,
-                ledger_id=finding.ledger_id,
-                expected=finding.expected,
-                found=finding.found,
-                hint="The old copy is as it was. If that is damaged, `offload verify --deep` says so.",
-            )
-
-
-def attempt_at(tier: Tier, key: ObjectKey) -> Pair:
-    """Look up an attempt as it would be listed."""
-    pair = look_up_pair(tier, key)
-    pair.block_checksums = listed_of(look_up(tier, key.block_checksums_key))
-    return pair
 
 
 _HELD_CHECKSUMS_BYTES = 16 << 20

@@ -35,9 +35,9 @@ from offload_core.maintenance.relocate.entry_copies import (
     EntryCopies,
     EntrySums,
     check_entries,
-    check_objects,
 )
 from offload_core.maintenance.relocate.planning import How, Move, TopicPlan
+from offload_core.maintenance.verify.attempt_checks import check_objects
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.copy_check import check_coverage, check_stored, is_deletable_for
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, place_text, tier_record

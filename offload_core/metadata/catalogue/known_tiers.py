@@ -7,6 +7,7 @@ are opened: a record or an object never decides where credentials are sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
 
 from offload_core.metadata.records import DriverMetadata
 from offload_core.metadata.records.attempts import place_of
@@ -26,6 +27,36 @@ def tier_record(tier: Tier) -> DriverMetadata:
         name=description.driver_metadata.get(_DRIVER, description.name),
         properties=(*properties.items(), (_LOCATION, description.location)),
     )
+
+
+_PROVIDERS = {
+    "aws-s3": "AWS_S3",
+    "s3": "S3",
+    "google-cloud-storage": "GOOGLE_CLOUD_STORAGE",
+    "azureblob": "AZURE_BLOB",
+}
+"""What a broker records for its drivers that write the same objects as we do."""
+
+
+def broker_record(tier: Tier, driver: str) -> DriverMetadata:
+    """The driver metadata that a broker records for a tier, by which it finds it again.
+
+    Args:
+        driver: the driver as policies name it.
+
+    Raises:
+        OptionError: a broker with these policies does not find the objects of the tier.
+    """
+    recorded, provider = tier_record(tier), _PROVIDERS.get(driver.lower())
+    location, bucket = recorded.get(_LOCATION) or "", recorded.get("bucket")
+    if provider is None or bucket is None or urlsplit(location).path.strip("/"):
+        raise OptionError(
+            "brokers cannot read what is offloaded to this tier",
+            expected=f"a bucket without a prefix, by one of the drivers {', '.join(_PROVIDERS)}",
+            found=f"{driver}: {location}",
+        )
+    properties = [(name, value) for name, value in recorded.properties if name != _LOCATION]
+    return DriverMetadata(name=driver, properties=(*properties, (_DRIVER, provider)))
 
 
 class KnownTiers:
@@ -81,7 +112,11 @@ def is_same_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
     if location is not None:
         same_service = (ours.get("serviceEndpoint") or "") == (recorded.get("serviceEndpoint") or "")
         return location == ours.get(_LOCATION) and same_service
-    given = {name: value for name, value in place_of(recorded).properties if value and name != "region"}
+    given = {
+        name: value
+        for name, value in place_of(recorded).properties
+        if value and name not in ("region", _DRIVER)  # a broker has the kind of store as a property as well
+    }
     return bool(given) and all(ours.get(name) == value for name, value in given.items())
 
 

@@ -37,6 +37,7 @@ from offload_core.metadata.records.offload_context import (
     END_PROPERTY,
     FAILED,
     FILTER_PROPERTY,
+    MIRRORED_PROPERTY,
     REPLACED_PROPERTY,
     REPLACEMENT_PROPERTY,
     STATUS_PROPERTY,
@@ -56,6 +57,7 @@ _OF_ATTEMPT = (
     DAMAGED_PROPERTY,
     REPLACEMENT_PROPERTY,
     REPLACED_PROPERTY,
+    MIRRORED_PROPERTY,
 )
 _LEASE = re.compile(r"([0-9a-f]{16}):([1-9][0-9]{0,9}):([0-9]{1,19}):([0-9]{1,18})")
 

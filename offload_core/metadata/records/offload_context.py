@@ -36,6 +36,9 @@ REPLACED_PROPERTY = "pulsar-offload.replaced"
 DAMAGED_PROPERTY = "pulsar-offload.damaged"
 """Property of a complete copy: its uuid, if a repair found it damaged; its ledgers' hot copies are then kept."""
 
+MIRRORED_PROPERTY = "pulsar-offload.mirrored"
+"""Property in a ledger's context in a mirror of a live record: the copy is the live record's; see `live_changes`."""
+
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})")
 
 

@@ -1,4 +1,4 @@
-"""Managed ledgers' records in a metadata store that is ours: read with their version, changed and claimed.
+"""Managed ledgers' records in a metadata store: read with their version, changed and claimed.
 
 Every change is a compare-and-set of Pulsar's record at Pulsar's path; unknown fields are kept. Records of older
 versions in another form are read, and corrected by the next write (`as_written`). A write whose outcome the store does
@@ -20,7 +20,7 @@ from offload_core.format.messages.compression import Compression
 from offload_core.metadata.records.managed_ledger_info import ManagedLedgerInfo, SegmentLayout
 from offload_core.metadata.records.segments import as_written
 from offload_core.metadata.records.stored_record import StoredRecord, pack_stored_record, parse_stored_record
-from offload_core.metadata.stores.record_paths import list_names, read_record, record_path
+from offload_core.metadata.stores.record_paths import list_names, record_path
 from offload_core.metadata.stores.resolved_writes import delete_resolved, put_resolved, until_first
 from offload_hooks.errors import UnknownTopicError, VersionConflictError, placed
 from offload_hooks.metadata_stores import WritableMetadataStore
@@ -30,10 +30,11 @@ Change = Callable[[ManagedLedgerInfo], ManagedLedgerInfo]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionedInfo:
-    """A managed ledger's record as it was read or written, with its version there."""
+    """A managed ledger's record as it was read or written, with its version there, and its compression."""
 
     info: ManagedLedgerInfo
     version: int
+    compression: Compression = Compression.NONE
 
 
 class ManagedLedgerRecords:
@@ -46,7 +47,8 @@ class ManagedLedgerRecords:
         store: it is not closed.
 
     Args:
-        compression: of records that are written, as Pulsar's `managedLedgerInfoCompressionType`; all are read.
+        compression: of records that are written, as Pulsar's `managedLedgerInfoCompressionType`; None: as each was
+            before. All are read.
         segment_layout: see `pack_managed_ledger_info`.
     """
 
@@ -54,7 +56,7 @@ class ManagedLedgerRecords:
         self,
         store: WritableMetadataStore,
         *,
-        compression: Compression = Compression.NONE,
+        compression: Compression | None = Compression.NONE,
         segment_layout: SegmentLayout = SegmentLayout.SHIPPED,
     ) -> None:
         self.store = store
@@ -67,8 +69,9 @@ class ManagedLedgerRecords:
 
     def read(self, name: str) -> VersionedInfo | None:
         """A record; None if there is none."""
-        found = read_record(self.store, name)
-        return None if found is None else VersionedInfo(info=found[0], version=found[1])
+        path = record_path(name)
+        found = self.store.get(path)
+        return None if found is None else _parsed(path, *found)
 
     def require(self, name: str) -> VersionedInfo:
         """A record; `UnknownTopicError` if there is none."""
@@ -90,10 +93,18 @@ class ManagedLedgerRecords:
             OptionError: see `pack_managed_ledger_info`.
         """
         info = as_written(info)
-        record = StoredRecord(info=info, compression=self._compression)
-        data = pack_stored_record(record, segment_layout=self._segment_layout)
+        compression = self._compression
+        if compression is None:
+            compression = Compression.NONE if expected is None else expected.compression
+        data = pack_stored_record(
+            StoredRecord(info=info, compression=compression), segment_layout=self._segment_layout
+        )
         version = None if expected is None else expected.version
-        return VersionedInfo(info=info, version=put_resolved(self.store, record_path(name), data, version))
+        return VersionedInfo(
+            info=info,
+            version=put_resolved(self.store, record_path(name), data, version),
+            compression=compression,
+        )
 
     def update(self, name: str, change: Change) -> VersionedInfo:
         """Change a record, also while others change it; return the new one.
@@ -124,6 +135,12 @@ class ManagedLedgerRecords:
             OutcomeUnknownError: see `write`.
         """
         delete_resolved(self.store, record_path(name), expected.version)
+
+
+def _parsed(path: str, value: bytes, version: int) -> VersionedInfo:
+    with placed(key=path):
+        record = parse_stored_record(value)
+    return VersionedInfo(info=record.info, version=version, compression=record.compression)
 
 
 def no_record(name: str) -> UnknownTopicError:
@@ -164,10 +181,7 @@ def claimed(
 
     def turn() -> bool:
         found = records.store.get(path)
-        known = None
-        if found is not None:
-            with placed(key=path):
-                known = VersionedInfo(info=parse_stored_record(found[0]).info, version=found[1])
+        known = None if found is None else _parsed(path, *found)
         has_none = known is None or is_claim(known.info)
         if (None if known is None or has_none else known.info) != judged:
             return False

@@ -28,6 +28,11 @@ def record_path(name: str) -> str:
     return check_path(f"{_ROOT}/{name}")
 
 
+def is_record_path(path: str) -> bool:
+    """Return whether a managed ledger's record may be at a path: a cursor's, or anything else, is elsewhere."""
+    return path.startswith(f"{_ROOT}/") and path.split("/")[-2] == _DOMAIN
+
+
 def list_names(store: MetadataStore, namespaces: Collection[str] | None = None) -> list[str]:
     """The names of the managed ledgers of these namespaces (`tenant/namespace`), or of all.
 

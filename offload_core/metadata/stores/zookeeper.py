@@ -185,14 +185,7 @@ class ZooKeeperWriter:
     def put(self, path: str, value: bytes, expected_version: int | None) -> int:
         """See `WritableMetadataStore`."""
         at = self._node_of(path)
-        if len(value) > MAX_VALUE_BYTES:
-            raise OptionError(
-                "a record is too large for ZooKeeper",
-                key=self._key(at),
-                expected=f"at most {MAX_VALUE_BYTES} bytes",
-                found=len(value),
-                hint="Records may be compressed.",
-            )
+        _check_size(value, self._key(at))
 
         def change(node: _Node) -> Any:
             if node.own_version is None:
@@ -366,10 +359,22 @@ def _failure(results: Sequence[Any]) -> KazooException | None:
     return next((each for each in failures if not isinstance(each, RolledBackError)), None)
 
 
+def _check_size(value: bytes, key: str) -> None:
+    if len(value) > MAX_VALUE_BYTES:
+        raise OptionError(
+            "a record is too large for ZooKeeper",
+            key=key,
+            expected=f"at most {MAX_VALUE_BYTES} bytes",
+            found=len(value),
+            hint="Records may be compressed.",
+        )
+
+
 class ZooKeeperStore:
     """The metadata store `zk:`; see `offload_hooks.metadata_stores.WritableMetadataStore`.
 
-    It writes only below a root of its own: a chroot that is new, empty, or was written by this class before.
+    It writes only below a root of its own: a chroot that is new, empty, or was written by this class before. The one
+    exception is `replace`.
 
     Args:
         url: `zk://host:2181,…/chroot`, as Pulsar's `metadataStoreUrl` has it, which may leave out the slashes.
@@ -443,6 +448,29 @@ class ZooKeeperStore:
     def delete(self, path: str, expected_version: int) -> None:
         """See `WritableMetadataStore`."""
         self._writer.delete(path, expected_version)
+
+    def replace(self, path: str, value: bytes, expected_version: int) -> int:
+        """Replace the value of a node that a running Pulsar wrote; see `live_records.LiveStore`."""
+        node = f"{self._root}{check_path(path)}"
+        key = f"{self._connection.place}{node}"
+        _check_size(value, key)
+        stat = self._connection.ask(lambda client: client.exists_async(node), node)
+        if stat is not None and stat.mzxid == expected_version:
+            with suppress(BadVersionError, NoNodeError):
+                try:
+                    changed = self._connection.ask_once(
+                        lambda client: client.set_async(node, bytes(value), stat.version), node
+                    )
+                except AccessDeniedError:
+                    raise
+                except StoreError as error:
+                    raise OutcomeUnknownError(
+                        "whether a record was changed is not known: ZooKeeper's answer is lost", key=key
+                    ) from error
+                return int(changed.mzxid)
+        raise VersionConflictError(
+            "a record was changed by others", key=key, expected=expected_version, found="another version"
+        )
 
     def close(self) -> None:
         """See `WritableMetadataStore`."""

@@ -31,6 +31,8 @@ from offload_core.writing.managed_ledger.transactional_topic import SnapshotPoli
 from offload_core.writing.managed_ledger.upkeep import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,
+    DueLedgers,
+    OffloadedTopic,
     TenantThreads,
     UpkeepLoop,
     complete_streamed,
@@ -42,11 +44,13 @@ from offload_core.writing.offload.recorded_segments import StreamingSettings
 __all__ = [
     "FIRST_WAIT_S",
     "LONGEST_WAIT_S",
+    "DueLedgers",
     "EntriesRead",
     "Environment",
     "HotLedgers",
     "ManagedLedger",
     "OffloadStatus",
+    "OffloadedTopic",
     "PolicyReads",
     "PolicyTiers",
     "RolloverPolicy",

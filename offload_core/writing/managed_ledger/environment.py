@@ -154,23 +154,22 @@ def open_environment(
     policies: PolicyStore,
     *,
     stats: OffloaderStats | None = None,
+    hot: WritableLedgerStore | None = None,
 ) -> Iterator[Environment]:
     """Open the environment of a process's managed ledgers, until the block ends.
 
     Args:
         store, policies: of `open_policies`.
         stats: counts offloads, reads and deletions.
+        hot: the hot tier, which is closed in the end; None for the configured one.
 
     Raises:
         OptionError: no hot tier is configured, or not by options that it takes. Others: those of the ledger store.
     """
-    hot_tier, path = configuration.hot_tier, configuration.audit_log.path
-    if not hot_tier.options:
-        raise OptionError("no hot tier is configured", hint="Set hot_tier.options.path.")
-    options = {name: value.get_secret_value() for name, value in hot_tier.options.items()}
+    path = configuration.audit_log.path
     records, policies_of = ManagedLedgerRecords(store), policies_by_name(policies)
     with ExitStack() as stack:
-        hot = stack.enter_context(closing(make_writable_ledger_store(hot_tier.store, options)))
+        hot = stack.enter_context(closing(_hot_tier(configuration) if hot is None else hot))
         others = [stack.enter_context(closing(_opened(tier))) for tier in configuration.tiers]
         tiers = stack.enter_context(
             closing(
@@ -207,6 +206,14 @@ def open_environment(
             forget=lambda name: policies.forget_topic(topic_of_managed_ledger(name)),
             audit=LoggedChanges() if path is None else FileAuditLog(path),
         )
+
+
+def _hot_tier(configuration: Configuration) -> WritableLedgerStore:
+    hot_tier = configuration.hot_tier
+    if not hot_tier.options:
+        raise OptionError("no hot tier is configured", hint="Set hot_tier.options.path.")
+    options = {name: value.get_secret_value() for name, value in hot_tier.options.items()}
+    return make_writable_ledger_store(hot_tier.store, options)
 
 
 def _count_fallback(stats: OffloaderStats, fallback: Fallback) -> None:

@@ -213,6 +213,11 @@ class ManagedLedger:
             if self._streaming is not None:
                 self._streaming.wake()  # switched on meanwhile, it has waited for the end of this
 
+    @property
+    def is_unfinished(self) -> bool:
+        """See `TopicOffloads`."""
+        return self._offloads.is_unfinished
+
     def stop_offload(self) -> None:
         """Stop a running offload before its next ledger or block, without waiting for that.
 

@@ -90,8 +90,8 @@ def _waiting(due: Sequence[LedgerRecord], waits_for: str) -> dict[int, str]:
     }
 
 
-def _is_due(ledger: LedgerRecord, target: EntryPosition) -> bool:
-    """True if a ledger is sealed, wholly before a position, and in no tier yet."""
+def is_due(ledger: LedgerRecord, target: EntryPosition) -> bool:
+    """Return whether a ledger is sealed, wholly before a position, and in no tier yet."""
     entries = ledger.info.entries
     if not ledger.info.is_closed or not entries or ledger.has_complete_copy or ledger.is_marked_for_deletion:
         return False
@@ -136,6 +136,11 @@ class TopicOffloads:
         self._run: _RunningOffload | None = None
         self._is_closed = False
         self.offload_status = OffloadStatus()
+
+    @property
+    def is_unfinished(self) -> bool:
+        """False: an attempt that was left is begun anew when its ledger is due."""
+        return False
 
     def offload_prefix(self, position: EntryPosition) -> EntryPosition:
         """See `ManagedLedger.offload_prefix`."""
@@ -222,7 +227,7 @@ class TopicOffloads:
         while True:
             info = self.read_info()
             with self._lock:
-                due = [each for each in info.in_order if _is_due(each, run.target)]
+                due = [each for each in info.in_order if is_due(each, run.target)]
                 if not due:
                     return self._succeeded(info, {})
             if run.is_stopped:
@@ -246,7 +251,7 @@ class TopicOffloads:
                 raise
             except OffloadError as error:
                 now = self.read_info().ledger(ledger_id)
-                if now is not None and _is_due(now, run.target):
+                if now is not None and is_due(now, run.target):
                     raise
                 _log.info("ledger %d of %s needs no offload any more: %s", ledger_id, self.name, error)
                 continue

@@ -28,7 +28,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from offload_core.metadata.policies import EffectivePolicies
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
@@ -40,7 +40,7 @@ from offload_core.writing.managed_ledger.streaming.completion_requests import (
     request_completion,
     requests_of,
 )
-from offload_core.writing.managed_ledger.topic_offloads import STOP_TIMEOUT_S, TopicOffloads
+from offload_core.writing.managed_ledger.topic_offloads import STOP_TIMEOUT_S, OffloadStatus
 from offload_core.writing.managed_ledger.transactional_topic import TransactionalTopic
 from offload_core.writing.offload.recorded_segments import StreamingSettings
 from offload_core.writing.settings import ResolvedPolicies
@@ -123,8 +123,39 @@ def _why_not(ledger: LedgerRecord, policies: EffectivePolicies, held_bytes: int,
     return ", and ".join(reasons)
 
 
-KeptTopic = ManagedLedger | TransactionalTopic | TopicOffloads
+class OffloadedTopic(Protocol):
+    """The offloads of a topic: a `ManagedLedger`, `TopicOffloads`, and those of a running cluster."""
+
+    @property
+    def name(self) -> str:
+        """The managed ledger's."""
+
+    @property
+    def offload_status(self) -> OffloadStatus:
+        """See `ManagedLedger.offload_status`."""
+
+    @property
+    def is_unfinished(self) -> bool:
+        """True if an offload has something to finish, also where no ledger is due."""
+
+    def read_info(self) -> ManagedLedgerInfo:
+        """The record as it is now."""
+
+    def offload_prefix(self, position: EntryPosition) -> EntryPosition:
+        """See `ManagedLedger.offload_prefix`."""
+
+    def delete_hot_copies(self, lag_s: float) -> list[int]:
+        """See `ManagedLedger.delete_hot_copies`."""
+
+    def stop_offload(self) -> None:
+        """Stop a running offload at its next ledger or block."""
+
+
+KeptTopic = TransactionalTopic | OffloadedTopic
 """A topic that is open here, with transactions or without, or one that others have open."""
+
+_NOWHERE = EntryPosition(0, 0)
+"""Before all ledgers."""
 
 _COMPLETION_S = 30.0
 """Seconds that a round waits for a segment that is requested to be completed."""
@@ -151,7 +182,7 @@ class UpkeepRound:
     failures: Mapping[str, OffloadError] = field(default_factory=dict)
 
 
-def offloads_of(kept: KeptTopic) -> ManagedLedger | TopicOffloads:
+def offloads_of(kept: KeptTopic) -> OffloadedTopic:
     """The object that offloads a topic."""
     return kept.topic if isinstance(kept, TransactionalTopic) else kept
 
@@ -192,9 +223,9 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
         if policies.offload.is_streamed:
             streamed = dict.fromkeys(due.ledger_ids, "the topic is streamed by its owner")
             skipped = dict(sorted({**skipped, **streamed}.items()))
-        elif due.target is not None:
+        elif (target := due.target or (_NOWHERE if topic.is_unfinished else None)) is not None:
             try:
-                topic.offload_prefix(due.target)
+                topic.offload_prefix(target)
                 skipped = dict(sorted({**due.skipped, **topic.offload_status.waiting}.items()))
             except (LiveAttemptError, OffloadStoppedError) as error:
                 skipped = _left(due, topic.offload_status.offloaded, error)

@@ -177,6 +177,7 @@ class RecordedOffloads:
         filter_run: FilterRun | None = None,
         listener: ProgressListener | None = None,
         audit: AuditLog = PROGRAM_LOG,
+        replaces: bool = True,
     ) -> bool:
         """Offload a ledger; when it returns, its copy is recorded as complete. Return True if it was not before.
 
@@ -184,6 +185,7 @@ class RecordedOffloads:
             filter_run: what its entries go through; None for nothing. For this call only.
             listener: called after each block that was built; if it raises, the attempt is abandoned.
             audit: records the deletion of an older attempt, and of this one if it fails.
+            replaces: an attempt that was left is cleaned up; else it is an `AttemptError`.
 
         Raises:
             UnknownTopicError, UnknownLedgerError: there is no such managed ledger, or it has no such ledger.
@@ -194,8 +196,8 @@ class RecordedOffloads:
             StoreError, FormatError, DataLossError: of the hot tier, the tier or the metadata; the attempt was given up.
         """
         try:
-            with self._tiers_of(name, to_write=True) as tiers:
-                return self._offload(tiers, name, ledger_id, filter_run, listener, audit)
+            with self.tiers_of(name, to_write=True) as tiers:
+                return self._offload(tiers, name, ledger_id, filter_run, listener, audit, replaces)
         except (LiveAttemptError, OffloadStoppedError):
             raise
         except OffloadError:
@@ -211,12 +213,13 @@ class RecordedOffloads:
         filter_run: FilterRun | None,
         listener: ProgressListener | None,
         audit: AuditLog,
+        replaces: bool,
     ) -> bool:
         ledger = self._ledger(name, ledger_id)
         if ledger.has_complete_copy:
             return False
         update = partial(self._records.update, name)
-        older = None if ledger.context is None else ledger.context.uuid
+        older = None if ledger.context is None or not replaces else ledger.context.uuid
         if older is not None:
             why = "its offload was left unfinished, and is begun anew"
             left = ledger_attempt(name, ledger, why)
@@ -276,7 +279,7 @@ class RecordedOffloads:
                 took entries out of it, and it is not known, or not so, that these were to go.
             StoreError: the hot tier's, the tier's or the metadata's; it can be called again.
         """
-        with self._tiers_of(name, to_write=True) as tiers:
+        with self.tiers_of(name, to_write=True) as tiers:
             return self._delete_hot_copy(tiers, name, ledger_id, lag_ms, audit)
 
     def _delete_hot_copy(
@@ -372,7 +375,7 @@ class RecordedOffloads:
         """
         succeeded = False
         try:
-            with self._tiers_of(name) as tiers:
+            with self.tiers_of(name) as tiers:
                 known = self._records.read(name) if key.ledger_id is None else None
                 if known is not None and key.uuid in needed_objects(known.info):
                     raise AttemptError(
@@ -384,7 +387,8 @@ class RecordedOffloads:
             if self._stats is not None:
                 self._stats.count_deletion(topic_of_managed_ledger(name).full, succeeded=succeeded)
 
-    def _tiers_of(self, name: str, *, to_write: bool = False) -> AbstractContextManager[KnownTiers]:
+    def tiers_of(self, name: str, *, to_write: bool = False) -> AbstractContextManager[KnownTiers]:
+        """The tiers of a managed ledger, open until the context is left; see `TiersOf`."""
         if isinstance(self._tiers, KnownTiers):
             return nullcontext(self._tiers)
         return self._tiers(name, to_write=to_write)

@@ -5,6 +5,7 @@ from offload_core.writing.settings.loading import (
     AuditLogSettings,
     Configuration,
     HotTierSettings,
+    LiveSettings,
     MetadataSettings,
     ServiceSettings,
     TenantPlace,
@@ -12,13 +13,19 @@ from offload_core.writing.settings.loading import (
     TokenSettings,
     load_configuration,
 )
-from offload_core.writing.settings.store import PolicyStore, ResolvedPolicies, open_policies
+from offload_core.writing.settings.store import (
+    PolicyStore,
+    ResolvedPolicies,
+    configured_policies,
+    open_policies,
+)
 
 __all__ = [
     "AuditLogSettings",
     "Configuration",
     "HotTierSettings",
     "LevelPolicies",
+    "LiveSettings",
     "MetadataSettings",
     "PolicyStore",
     "ResolvedPolicies",
@@ -26,6 +33,7 @@ __all__ = [
     "TenantPlace",
     "TierSettings",
     "TokenSettings",
+    "configured_policies",
     "load_configuration",
     "open_policies",
 ]

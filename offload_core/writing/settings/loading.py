@@ -62,6 +62,30 @@ class HotTierSettings(Section):
     options: Options = Field(default_factory=dict)
 
 
+class LiveSettings(Section):
+    """A running cluster beside whose brokers topics are offloaded.
+
+    Attributes:
+        url: its ZooKeeper, `zk://host:2181,…/chroot`. options: of the metadata store `zk:`.
+        admin_url: the admin REST of its brokers, `http://broker-1:8080,broker-2:8080`. admin_options: of the metadata
+            store `http:`, such as `token_file`.
+        bookkeeper: options of the ledger store `bookkeeper`; its `url` and login are those of the ZooKeeper.
+        reload_timeout_s: how long a broker may take to load a topic anew after its record was changed.
+        grace_s: how long after a copy is given to a record a broker's deletion lag begins: until then a copy that turns
+            out not to be read is taken back.
+        interval_s: how often `offload serve` looks what of the cluster is to be offloaded.
+    """
+
+    url: Annotated[str | None, Field(repr=False)] = None
+    options: Options = Field(default_factory=dict)
+    admin_url: Annotated[str | None, Field(repr=False)] = None
+    admin_options: Options = Field(default_factory=dict)
+    bookkeeper: Options = Field(default_factory=dict)
+    reload_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    grace_s: Annotated[float, Field(ge=0)] = 3600.0
+    interval_s: Annotated[float, Field(gt=0)] = 60.0
+
+
 class TierSettings(Section):
     """A tier that holds copies and that no policy names any more: its driver, and the driver's options."""
 
@@ -191,6 +215,7 @@ class Configuration(Section):
 
     metadata: MetadataSettings = MetadataSettings()
     hot_tier: HotTierSettings = HotTierSettings()
+    live: LiveSettings = LiveSettings()
     tiers: tuple[TierSettings, ...] = ()
     uploads: UploadSettings = UploadSettings()
     streaming: StreamingLimits = StreamingLimits()

@@ -466,10 +466,21 @@ def open_policies(configuration: Configuration) -> Iterator[tuple[WritableMetada
         )
     options = {name: value.get_secret_value() for name, value in metadata.options.items()}
     with closing(open_metadata_store(metadata.url, options)) as store:
-        broker, retention, service = configuration.policies, configuration.retention, configuration.service
-        places = TenantPlaces(
-            service.tenant_places,
-            filters=service.tenant_filters,
-            has_tenants=any(service.tokens.tenant_admin_roles.values()),
-        )
-        yield store, PolicyStore(store, broker=broker, broker_retention=retention, places=places)
+        yield store, configured_policies(configuration, store)
+
+
+def configured_policies(configuration: Configuration, store: WritableMetadataStore) -> PolicyStore:
+    """The policies that a store keeps, with a configuration's for the broker and its places of tenants.
+
+    Raises:
+        OptionError: the broker's policies make no sense.
+    """
+    service = configuration.service
+    places = TenantPlaces(
+        service.tenant_places,
+        filters=service.tenant_filters,
+        has_tenants=any(service.tokens.tenant_admin_roles.values()),
+    )
+    return PolicyStore(
+        store, broker=configuration.policies, broker_retention=configuration.retention, places=places
+    )

@@ -210,12 +210,16 @@ def _reset(writer):
     writer.transport.abort()
 
 
-# --- A proxy before a ZooKeeper that loses transactions, or their answers: it knows where each request begins.
+# --- A proxy before a ZooKeeper that loses writes, or their answers: it knows where each request begins.
 #
 # with ZooKeeperProxy(server.port) as proxy:
-# proxy.lose = iter(["answer"])   # of the next transaction
+# proxy.lose = iter(["answer"])   # of the next transaction, or change of a node
 #
 # A connection is cut where something is lost, so the client does not know. Requests of other kinds are let through.
+
+
+_WRITES = (5, 14)
+"""The kinds of requests that change a node, and of transactions."""
 
 
 class ZooKeeperProxy:
@@ -280,7 +284,7 @@ class ZooKeeperProxy:
             while True:
                 frame = _frame(client)
                 xid, kind = struct.unpack_from(">ii", frame, 4)
-                loss = self._next_loss() if kind == 14 else None  # the type of a transaction
+                loss = self._next_loss() if kind in _WRITES else None
                 if loss == "request":
                     self.on_loss()
                     break

@@ -88,6 +88,8 @@ PLACES = {
     'open_tier("s3://live", ': lambda world: f'open_tier("{world.live.url}", **{world.live.options!r}, ',
     'load("s3://live")': lambda world: f"options(**{world.live.spark_options!r}).load()",
     "acme/live/orders": lambda world: world.live.topic,
+    "persistent://acme/live/orders": lambda world: world.live.topic,
+    "/etc/offload/live.toml": lambda world: str(world.live_settings),
     "zk://pulsar-zk:2181": lambda world: world.live.zookeeper,
     "http://pulsar-broker:8080": lambda world: world.live.broker,
     "store.open(123)": lambda world: f"store.open({world.live.ledger_id})",

@@ -208,6 +208,22 @@ class World:
         return self.stack.enter_context(_live_topic(self._fixture))
 
     @cached_property
+    def live_settings(self):
+        """The settings of a process beside that broker."""
+        file = self.folder / "live.toml"
+        file.write_text(
+            f"""
+            [metadata]
+            url = "sqlite:{self.folder}/beside.db"
+            options = {{ create = true }}
+            [live]
+            url = "{self.live.zookeeper}"
+            admin_url = "{self.live.broker}"
+            """
+        )
+        return file
+
+    @cached_property
     def shelf_site(self):
         """A folder of packages with the example of a driver, from which this process imports."""
         site = self.folder / "site"

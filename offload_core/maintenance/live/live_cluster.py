@@ -1,0 +1,183 @@
+"""A running cluster as topics are offloaded beside its brokers: its records, ledgers and policies, and mirrors.
+
+Attempts of ours are in mirrors: records of the same topics in a store of our own, below `/live`. There everything is
+used that offloads topics of ours: attempts with leases, filters that follow transactions, tiers by policies. Policies
+of namespaces are the cluster's; those of its brokers, which it keeps in their configuration files, come from ours.
+Source: docs/tiering.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from typing import NoReturn
+
+from pydantic import SecretStr
+
+from offload_core.maintenance.live.brokers import Brokers
+from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
+from offload_core.metadata.stores.live_records import LiveRecordStore, live_records, open_live_store
+from offload_core.storage.offloader_stats import OffloaderStats
+from offload_core.storage.pulsar_admin import AdminPlugin
+from offload_core.storage.tier.registry import make_ledger_store, make_metadata_store
+from offload_core.writing.managed_ledger import Environment, open_environment
+from offload_core.writing.settings import Configuration, LiveSettings, PolicyStore, configured_policies
+from offload_hooks.errors import AccessDeniedError, OptionError
+from offload_hooks.ledger_stores import (
+    LedgerReader,
+    LedgerStatus,
+    LedgerStore,
+    LedgerStoreDescription,
+    LedgerWriter,
+    RecoveredLedger,
+)
+from offload_hooks.metadata_stores import WritableMetadataStore
+
+_MIRRORS = "/live"
+_OF_REQUESTS = ("timeout_s", "attempts")
+"""Options of the connection to ZooKeeper that the ledger store has as its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveCluster:
+    """A running cluster.
+
+    Attributes:
+        records: the records that its brokers write.
+        mirror: the mirrors of them, and the cluster's ledgers.
+        policies: those of the cluster's namespaces.
+        brokers: what loads topics anew.
+        reload_timeout_s: how long that may take.
+        grace_s: how long after that a broker's deletion lag begins.
+    """
+
+    records: ManagedLedgerRecords
+    mirror: Environment
+    policies: PolicyStore
+    brokers: Brokers
+    reload_timeout_s: float
+    grace_s: float
+
+
+@contextmanager
+def open_live_cluster(
+    configuration: Configuration, *, stats: OffloaderStats | None = None
+) -> Iterator[LiveCluster]:
+    """Open the running cluster of a configuration, until the block ends.
+
+    Args:
+        stats: counts offloads.
+
+    Raises:
+        OptionError: it names none, or no store of our own for the mirrors.
+        StoreError, PluginError: the cluster's ZooKeeper, or the store, cannot be opened.
+    """
+    live, metadata = configuration.live, configuration.metadata
+    if live.url is None or live.admin_url is None:
+        raise OptionError(
+            "which running cluster?",
+            expected="its ZooKeeper and its brokers' admin REST",
+            hint="Set live.url = zk://host:2181 and live.admin_url = http://broker:8080.",
+        )
+    if metadata.url is None:
+        raise OptionError(
+            "attempts at topics of a running cluster are kept in a metadata store of our own",
+            expected="the URL of a metadata store",
+            hint="Set metadata.url, or --metadata: sqlite:/var/lib/offload.db, zk://host:2181/offload.",
+        )
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(open_live_store(live.url, _plain(live.options))))
+        own = stack.enter_context(closing(open_metadata_store(metadata.url, _plain(metadata.options))))
+        admin = make_metadata_store(
+            live.admin_url.partition(":")[0], live.admin_url, _plain(live.admin_options)
+        )
+        stack.enter_context(closing(admin))
+        if not isinstance(admin, AdminPlugin):
+            raise OptionError("this is no admin REST", expected="a URL such as http://broker:8080")
+        policies = configured_policies(configuration, LiveRecordStore(store))
+        hot = _BrokersLedgers(make_ledger_store("bookkeeper", _of_bookkeeper(live)))
+        mirror = stack.enter_context(
+            open_environment(configuration, _Below(own), policies, stats=stats, hot=hot)
+        )
+        yield LiveCluster(
+            records=live_records(store),
+            mirror=mirror,
+            policies=policies,
+            brokers=Brokers(admin.client),
+            reload_timeout_s=live.reload_timeout_s,
+            grace_s=live.grace_s,
+        )
+
+
+def _plain(options: Mapping[str, SecretStr]) -> dict[str, object]:
+    return {name: value.get_secret_value() for name, value in options.items()}
+
+
+def _of_bookkeeper(live: LiveSettings) -> dict[str, object]:
+    login = {
+        name if name in _OF_REQUESTS else f"zookeeper_{name}": value
+        for name, value in _plain(live.options).items()
+    }
+    return {"url": live.url, **login, **_plain(live.bookkeeper)}
+
+
+class _Below:
+    """The part of a metadata store in which the mirrors are, as a `WritableMetadataStore`."""
+
+    def __init__(self, store: WritableMetadataStore) -> None:
+        self._store = store
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        return self._store.get(_MIRRORS + path)
+
+    def children(self, path: str) -> Collection[str]:
+        return self._store.children(_MIRRORS + path)
+
+    def put(self, path: str, value: bytes, expected_version: int | None) -> int:
+        return self._store.put(_MIRRORS + path, value, expected_version)
+
+    def delete(self, path: str, expected_version: int) -> None:
+        self._store.delete(_MIRRORS + path, expected_version)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class _BrokersLedgers:
+    """The ledgers that a cluster's brokers write, as a hot tier in which nothing is changed."""
+
+    def __init__(self, store: LedgerStore) -> None:
+        self._store = store
+
+    def describe(self) -> LedgerStoreDescription:
+        return self._store.describe()
+
+    def open(self, ledger_id: int) -> LedgerReader:
+        return self._store.open(ledger_id)
+
+    def verify(self, ledger_id: int) -> LedgerStatus:
+        return self._store.verify(ledger_id)
+
+    def ledger_ids(self) -> Sequence[int]:
+        return self._store.ledger_ids()
+
+    def create(self, custom_metadata: Mapping[str, bytes]) -> LedgerWriter:
+        del custom_metadata
+        _refuse(None)
+
+    def recover(self, ledger_id: int, accept_loss: bool = False) -> RecoveredLedger:
+        del accept_loss
+        _refuse(ledger_id)
+
+    def delete(self, ledger_id: int) -> bool:
+        _refuse(ledger_id)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def _refuse(ledger_id: int | None) -> NoReturn:
+    raise AccessDeniedError(
+        "ledgers of a running cluster are created and deleted by its brokers", ledger_id=ledger_id
+    )

@@ -1,0 +1,178 @@
+"""Records of a running Pulsar, as pure functions: what we change of them, and the mirrors that keep our own attempts.
+
+A broker writes its topics' records. Of those we change one thing: sealed ledgers get the copy that we made. Our
+attempts are kept in a **mirror**, a record of the same topic in a store of our own, so that no broker ever sees half of
+one. There a copy is ours until a broker was seen to use it (**confirmed**); copies of the live record are marked as
+mirrored.
+
+    mirrored        the mirror as it is to be, by the live record and the mirror that there is
+    own_ledgers     ledgers of a mirror with an attempt or a copy of ours
+    given_ledgers   those that the live record has as well
+    why_no_copy     whether a ledger of a live record may get a copy
+    with_copies     the live record with copies of ours
+    without_copies  and again without them
+
+A context for the last ledger of a record is refused: a broker that loads the topic makes that ledger's record anew from
+BookKeeper, without a context. Source: docs/tiering.md, tried with Pulsar 4.0.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from offload_core.metadata.records.attempts import abandoned
+from offload_core.metadata.records.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.records.offload_context import MIRRORED_PROPERTY, DriverMetadata, OffloadContext
+
+
+def is_own(ledger: LedgerRecord) -> bool:
+    """Return whether a ledger of a mirror has an attempt or a copy of ours."""
+    context = ledger.context
+    if context is None or context.uuid is None or context.driver is None:
+        return False
+    return context.driver.get(MIRRORED_PROPERTY) is None
+
+
+def own_ledgers(mirror: ManagedLedgerInfo) -> tuple[LedgerRecord, ...]:
+    """The ledgers of a mirror that have an attempt or a copy of ours, in order."""
+    return tuple(ledger for ledger in mirror.in_order if is_own(ledger))
+
+
+def given_ledgers(live: ManagedLedgerInfo, mirror: ManagedLedgerInfo) -> tuple[LedgerRecord, ...]:
+    """The ledgers of a live record that have a copy of ours which is not confirmed, in order."""
+    own = {each.ledger_id: each.copy_uuids for each in own_ledgers(mirror)}
+    return tuple(
+        ledger
+        for ledger in live.in_order
+        if ledger.has_complete_copy and set(ledger.copy_uuids).intersection(own.get(ledger.ledger_id, ()))
+    )
+
+
+def mirrored(
+    live: ManagedLedgerInfo, mirror: ManagedLedgerInfo, *, confirmed: Collection[UUID] = ()
+) -> ManagedLedgerInfo:
+    """The mirror of a live record: its ledgers and complete copies, and our own attempts.
+
+    An attempt of ours stays, also where the live record has it, or another copy, or the ledger no more, until it is
+    confirmed or forgotten. Attempts of brokers are theirs alone.
+    """
+    known = {ledger.ledger_id: ledger for ledger in mirror.ledgers}
+    ledgers = [_mirrored(ledger, known.get(ledger.ledger_id), confirmed) for ledger in live.ledgers]
+    there = {ledger.ledger_id for ledger in live.ledgers}
+    left = [ledger for ledger in own_ledgers(mirror) if ledger.ledger_id not in there]
+    return ManagedLedgerInfo(ledgers=(*ledgers, *left), terminated_at=live.terminated_at)
+
+
+def _mirrored(live: LedgerRecord, ours: LedgerRecord | None, confirmed: Collection[UUID]) -> LedgerRecord:
+    own = ours.context if ours is not None and is_own(ours) else None
+    if own is not None and not (own.uuid in confirmed and own.uuid in live.copy_uuids):
+        return replace(live, context=own)
+    if not live.has_complete_copy or live.context is None:
+        return replace(live, context=None)
+    driver = live.context.driver
+    marked = None if driver is None else driver.with_property(MIRRORED_PROPERTY, "true")
+    return replace(live, context=replace(live.context, driver=marked))
+
+
+def why_no_copy(live: ManagedLedgerInfo, ledger_id: int) -> str | None:
+    """Why a ledger of a live record may not get a copy of ours; None if it may."""
+    ledger = live.ledger(ledger_id)
+    if ledger is None:
+        return "the topic has it no more"
+    if ledger_id == max(each.ledger_id for each in live.ledgers):
+        return "it is the topic's last ledger, whose copy brokers would forget"
+    if not ledger.info.is_closed:
+        return "it is open"
+    if not ledger.info.entries:
+        return "it has no entries"
+    context = ledger.context
+    if context is None:
+        return None
+    if ledger.has_complete_copy:
+        return "it has a cold copy"
+    if context.segments:
+        return "it is offloaded by segments"
+    if context.uuid is not None:
+        return f"a broker has begun to offload it (attempt {context.uuid})"
+    if not ledger.has_hot_copy:
+        return "its hot copy is gone"
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenCopies:
+    """A live record with copies of ours.
+
+    Attributes:
+        given: the ledgers that have ours, also from before.
+        refused: the others, and why.
+    """
+
+    info: ManagedLedgerInfo
+    given: tuple[int, ...] = ()
+    refused: Mapping[int, str] = field(default_factory=dict)
+
+
+def with_copies(live: ManagedLedgerInfo, copies: Sequence[LedgerRecord], timestamp_ms: int) -> GivenCopies:
+    """Give ledgers the copies that we made, where they may have them; what is given already stays.
+
+    Args:
+        copies: the ledgers, with complete copies by driver metadata that brokers understand.
+        timestamp_ms: since when (1970, UTC): a broker's deletion lag begins then; it may be a time to come.
+    """
+    given: list[int] = []
+    refused: dict[int, str] = {}
+    changed: list[LedgerRecord] = []
+    for copy in copies:
+        context, ledger = copy.context, live.ledger(copy.ledger_id)
+        assert context is not None
+        assert context.complete
+        known = None if ledger is None else ledger.context
+        if known is not None and known.complete and known.uuid == context.uuid:
+            given.append(copy.ledger_id)
+            continue
+        why = why_no_copy(live, copy.ledger_id) or _other_extent(ledger, copy)
+        if why is not None or ledger is None:
+            refused[copy.ledger_id] = why or ""
+            continue
+        given.append(copy.ledger_id)
+        rest = known or OffloadContext()
+        new = replace(
+            rest, uuid=context.uuid, complete=True, timestamp_ms=timestamp_ms, driver=context.driver
+        )
+        changed.append(replace(ledger, context=new))
+    return GivenCopies(info=live.with_ledgers(changed), given=tuple(given), refused=refused)
+
+
+def _other_extent(live: LedgerRecord | None, copy: LedgerRecord) -> str | None:
+    if live is None or (live.info.entries, live.info.size) == (copy.info.entries, copy.info.size):
+        return None
+    return (
+        f"the copy has {copy.info.entries} entries of {copy.info.size} bytes, the record "
+        f"{live.info.entries} of {live.info.size}"
+    )
+
+
+def without_copies(live: ManagedLedgerInfo, uuids: Collection[UUID]) -> ManagedLedgerInfo:
+    """Take these copies out of a live record again, where the ledgers have hot ones still."""
+    return live.with_ledgers(
+        replace(ledger, context=None)
+        for ledger in live.ledgers
+        if ledger.context is not None and ledger.context.uuid in uuids and ledger.has_hot_copy
+    )
+
+
+def abandon_own(mirror: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> ManagedLedgerInfo:
+    """Record in a mirror that an attempt or a copy of ours is to be deleted: it is given to no live record any more.
+
+    Nothing is changed if it is not there, or not ours: another process was faster.
+    """
+    ledger = mirror.ledger(ledger_id)
+    context = None if ledger is None or not is_own(ledger) else ledger.context
+    if ledger is None or context is None or context.uuid != uuid:
+        return mirror
+    driver = context.driver or DriverMetadata(name="")
+    left = replace(context, complete=False, timestamp_ms=None, driver=abandoned(driver))
+    return mirror.with_ledger(replace(ledger, context=left))

@@ -1,0 +1,210 @@
+"""Changes of a running Pulsar's records, and their mirrors, as steps from one record to the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from records import CLOSED_AT_MS, DRIVER, closed, copied, managed_ledger, segment, still_open
+from tiers import uuid_of
+
+from offload_core.metadata.records import (
+    ManagedLedgerInfo,
+    OffloadContext,
+    begin_attempt,
+    complete_attempt,
+    forget_attempt,
+    pack_managed_ledger_info,
+    parse_managed_ledger_info,
+)
+from offload_core.metadata.records.attempts import status_of
+from offload_core.metadata.records.live_changes import (
+    abandon_own,
+    given_ledgers,
+    is_own,
+    mirrored,
+    own_ledgers,
+    why_no_copy,
+    with_copies,
+    without_copies,
+)
+from offload_core.metadata.records.offload_context import AttemptStatus
+
+OURS, THEIRS = uuid_of(1), uuid_of(2)
+LIVE = managed_ledger(closed(1, 10), closed(2, 10), still_open(3))
+NOW_MS = CLOSED_AT_MS + 5000
+
+
+def mirror_with(ledger_id, *, complete=False):
+    """A mirror of `LIVE` with an attempt or a copy of ours."""
+    mirror = begin_attempt(mirrored(LIVE, ManagedLedgerInfo()), ledger_id, OURS, DRIVER)
+    return complete_attempt(mirror, ledger_id, OURS, NOW_MS) if complete else mirror
+
+
+def given_to(live, *ledger_ids):
+    copies = [replace(closed(each, 10), context=copied(OURS)) for each in ledger_ids]
+    return with_copies(live, copies, NOW_MS)
+
+
+# --- mirrors -----------------------------------------------------------------------------------
+
+
+def test_a_new_mirror_has_the_ledgers_and_nothing_of_ours():
+    mirror = mirrored(LIVE, ManagedLedgerInfo())
+    assert [each.info for each in mirror.ledgers] == [each.info for each in LIVE.ledgers]
+    assert own_ledgers(mirror) == ()
+
+
+def test_complete_copies_of_the_live_record_are_mirrored_and_are_not_ours():
+    live = managed_ledger(closed(1, 10, copied(THEIRS, bookkeeper_deleted=True)), still_open(3))
+    mirror = mirrored(live, ManagedLedgerInfo())
+    (ledger, _) = mirror.ledgers
+    assert ledger.has_complete_copy
+    assert not ledger.has_hot_copy
+    assert not is_own(ledger)
+    assert parse_managed_ledger_info(pack_managed_ledger_info(mirror)) == mirror
+
+
+@pytest.mark.parametrize("driver", [DRIVER, None])
+def test_an_attempt_of_a_broker_is_never_in_a_mirror(driver):
+    """What offloads there would take it for one of its own that was left, and delete its objects."""
+    unfinished = OffloadContext(uuid=THEIRS, driver=driver)
+    mirror = mirrored(managed_ledger(closed(1, 10, unfinished), still_open(3)), ManagedLedgerInfo())
+    assert [each.context for each in mirror.ledgers] == [None, None]
+
+
+def test_a_copy_that_names_no_driver_is_not_ours():
+    live = managed_ledger(closed(1, 10, copied(THEIRS, driver=None)), still_open(3))
+    assert own_ledgers(mirrored(live, ManagedLedgerInfo())) == ()
+
+
+@pytest.mark.parametrize("complete", [False, True])
+@pytest.mark.parametrize(
+    "ledger",
+    [closed(1, 10), closed(1, 10, OffloadContext(uuid=THEIRS, driver=DRIVER)), closed(1, 10, copied(THEIRS))],
+)
+def test_an_attempt_of_ours_stays_until_it_is_forgotten(complete, ledger):
+    mirror = mirror_with(1, complete=complete)
+    live = managed_ledger(ledger, closed(2, 10), still_open(3))
+    assert mirrored(live, mirror).ledger(1).context == mirror.ledger(1).context
+    without = managed_ledger(closed(2, 10), still_open(3))
+    assert mirrored(without, mirror).ledger(1).context == mirror.ledger(1).context
+    forgotten = forget_attempt(abandon_own(mirror, 1, OURS), 1, OURS)
+    assert not own_ledgers(mirrored(live, forgotten))
+    assert mirrored(without, forgotten).ledger(1) is None
+
+
+@pytest.mark.parametrize("abandoned", [False, True])
+def test_a_copy_that_the_live_record_has_is_ours_until_it_is_confirmed(abandoned):
+    """Also one that was abandoned: whether it is whole is to be seen."""
+    mirror = mirror_with(1, complete=True)
+    mirror = abandon_own(mirror, 1, OURS) if abandoned else mirror
+    live = given_to(LIVE, 1).info
+    assert own_ledgers(mirrored(live, mirror)) == own_ledgers(mirror)
+    assert given_ledgers(live, mirrored(live, mirror)) == (live.ledger(1),)
+    confirmed = mirrored(live, mirror, confirmed={OURS})
+    assert own_ledgers(confirmed) == given_ledgers(live, confirmed) == ()
+    assert confirmed.ledger(1).has_complete_copy
+
+
+def test_only_what_the_live_record_has_is_confirmed():
+    mirror = mirror_with(1, complete=True)
+    assert own_ledgers(mirrored(LIVE, mirror, confirmed={OURS})) == own_ledgers(mirror)
+    assert given_ledgers(LIVE, mirror) == ()
+    theirs = managed_ledger(closed(1, 10, copied(THEIRS)), closed(2, 10), still_open(3))
+    assert own_ledgers(mirrored(theirs, mirror, confirmed={OURS, THEIRS})) == own_ledgers(mirror)
+    assert given_ledgers(theirs, mirror) == ()
+
+
+def test_a_mirror_of_the_same_record_does_not_change():
+    mirror = mirror_with(1)
+    assert mirrored(LIVE, mirror) == mirror
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_what_is_abandoned_is_given_no_more(complete):
+    mirror = abandon_own(mirror_with(1, complete=complete), 1, OURS)
+    context = mirror.ledger(1).context
+    assert not context.complete
+    assert status_of(context.driver) is AttemptStatus.FAILED
+    assert abandon_own(mirror, 1, OURS) == mirror
+
+
+def test_only_what_is_ours_is_abandoned():
+    live = managed_ledger(closed(1, 10, copied(THEIRS)), still_open(3))
+    mirror = mirrored(live, ManagedLedgerInfo())
+    assert abandon_own(mirror, 1, THEIRS) == mirror
+    assert abandon_own(mirror_with(1), 1, THEIRS) == mirror_with(1)
+    assert abandon_own(mirror_with(1), 7, OURS) == mirror_with(1)
+
+
+# --- live records ------------------------------------------------------------------------------
+
+
+def test_all_copies_are_given_by_one_change_and_all_else_stays():
+    live = replace(
+        LIVE,
+        properties=(("theirs", "1"),),
+        ledgers=(replace(LIVE.ledgers[0], unknown_fields=b"\xa2\x06\x01x"), *LIVE.ledgers[1:]),
+    )
+    given = given_to(live, 1, 2)
+    assert given.given == (1, 2)
+    assert given.refused == {}
+    context = OffloadContext(uuid=OURS, complete=True, timestamp_ms=NOW_MS, driver=DRIVER)
+    assert [each.context for each in given.info.ledgers] == [context, context, None]
+    bare = replace(given.info, ledgers=tuple(replace(each, context=None) for each in given.info.ledgers))
+    assert bare == live
+
+
+def test_a_copy_that_was_given_is_given_once():
+    once = given_to(LIVE, 1)
+    again = with_copies(once.info, [replace(closed(1, 10), context=copied(OURS))], NOW_MS + 1)
+    assert again.info == once.info
+    assert again.given == (1,)
+
+
+@pytest.mark.parametrize(
+    ("live", "why"),
+    [
+        (managed_ledger(still_open(3)), "no more"),
+        (managed_ledger(closed(1, 10)), "last ledger"),
+        (managed_ledger(still_open(1), still_open(3)), "open"),
+        (managed_ledger(closed(1, 0), still_open(3)), "no entries"),
+        (managed_ledger(closed(1, 10, copied(THEIRS)), still_open(3)), "cold copy"),
+        (managed_ledger(closed(1, 10, OffloadContext(uuid=THEIRS)), still_open(3)), f"attempt {THEIRS}"),
+        (
+            managed_ledger(
+                closed(1, 10, OffloadContext.of_segments([segment(THEIRS, None, complete=False)])),
+                still_open(3),
+            ),
+            "segments",
+        ),
+        (managed_ledger(closed(1, 10, OffloadContext(bookkeeper_deleted=True)), still_open(3)), "hot copy"),
+        (managed_ledger(closed(1, 11), still_open(3)), "10 entries"),
+    ],
+)
+def test_a_ledger_that_may_not_have_a_copy_gets_none(live, why):
+    given = given_to(live, 1)
+    assert given.info == live
+    assert given.given == ()
+    assert why in given.refused[1]
+
+
+def test_one_that_is_refused_does_not_hold_up_the_others():
+    live = managed_ledger(closed(1, 10, OffloadContext(uuid=THEIRS)), closed(2, 10), still_open(3))
+    given = given_to(live, 1, 2)
+    assert given.given == (2,)
+    assert list(given.refused) == [1]
+    assert why_no_copy(live, 2) is None
+
+
+def test_a_copy_is_taken_back_only_where_a_hot_one_is_left():
+    given = given_to(LIVE, 1, 2).info
+    assert without_copies(given, {OURS}) == LIVE
+    assert without_copies(given, {THEIRS}) == given
+    gone = given.with_ledger(
+        replace(given.ledger(1), context=replace(given.ledger(1).context, bookkeeper_deleted=True))
+    )
+    left = without_copies(gone, {OURS})
+    assert left.ledger(1) == gone.ledger(1)
+    assert left.ledger(2).context is None
