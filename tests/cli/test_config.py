@@ -28,7 +28,7 @@ def test_settings_are_shown_with_their_values_and_as_json(offload, tmp_path):
     settings = as_json.json
     assert settings["service"]["upkeep_threads"] == 7
     assert set(settings) == {
-        *("metadata", "hot_tier", "tiers", "uploads", "streaming"),
+        *("metadata", "hot_tier", "live", "tiers", "uploads", "streaming"),
         *("audit_log", "service", "policies", "retention"),
     }
     assert settings["uploads"]["niceness"] is None

@@ -48,6 +48,9 @@ def show(service: ServiceOptions, as_json: AsJson = False) -> None:
     settings = configuration.model_dump(mode="json", exclude={"policies"})
     if configuration.metadata.url is not None:
         settings["metadata"]["url"] = shown_url(configuration.metadata.url)
+    for name, url in (("url", configuration.live.url), ("admin_url", configuration.live.admin_url)):
+        if url is not None:
+            settings["live"][name] = shown_url(url)
     settings["policies"] = configuration.policies.shown()
     if as_json:
         typer.echo(json.dumps(settings, indent=2))
