@@ -59,6 +59,19 @@ def transactional(transactional_broker, versitygw, oracle):
 
 
 @pytest.fixture(scope="session")
+def live_by_zookeeper(zookeeper_broker, versitygw, oracle):
+    """A broker whose metadata is in a ZooKeeper, and its clients."""
+    with TransactionalPulsar.connected(zookeeper_broker, versitygw, oracle=oracle) as live:
+        yield live
+
+
+@pytest.fixture(scope="session")
+def records(zookeeper):
+    """The URL of that broker's metadata."""
+    return f"{zookeeper.endpoint}/pulsar"
+
+
+@pytest.fixture(scope="session")
 def keys(tmp_path_factory):
     """A folder with the private key `orders.pem` and the public key `orders.pub`."""
     folder = write_keys(tmp_path_factory.mktemp("keys"), "orders")

@@ -12,7 +12,6 @@ import pytest
 from commands import in_this_process
 from crash_points import FAULTS, Hot, Killed, Metadata, PointedLedgers, Points, Turn
 from live.broker import scanned
-from live.clients import TransactionalPulsar
 from live.sent import TOPICS, ended, steps
 from waiting import wait_for
 
@@ -35,14 +34,8 @@ ALL = resolve_policies(topic=parse_policies({"driver": "aws-s3", "threshold_in_b
 
 
 @pytest.fixture(scope="module")
-def live(zookeeper_broker, versitygw, oracle):
-    with TransactionalPulsar.connected(zookeeper_broker, versitygw, oracle=oracle) as live:
-        yield live
-
-
-@pytest.fixture(scope="module")
-def records(zookeeper):
-    return f"{zookeeper.endpoint}/pulsar"
+def live(live_by_zookeeper):
+    return live_by_zookeeper
 
 
 @pytest.fixture(scope="module")

@@ -7,27 +7,19 @@ from contextlib import closing
 
 import pytest
 from live.broker import scanned
-from live.clients import TransactionalPulsar
 from live.sent import TOPICS, steps
 from waiting import wait_for
 
 from offload_core.reading.scan import read_task
 from pulsar_offload import open_tier, scan
 
-ROOT = "/pulsar"
 PRIORITIES = ("tiered-storage-first", "bookkeeper-first")
 COLUMNS = ("__ledgerId", "__entryId", "__batchIndex", "value")
 
 
 @pytest.fixture(scope="module")
-def live(zookeeper_broker, versitygw, oracle):
-    with TransactionalPulsar.connected(zookeeper_broker, versitygw, oracle=oracle) as live:
-        yield live
-
-
-@pytest.fixture(scope="module")
-def records(zookeeper):
-    return f"{zookeeper.endpoint}{ROOT}"
+def live(live_by_zookeeper):
+    return live_by_zookeeper
 
 
 @pytest.fixture(scope="module")

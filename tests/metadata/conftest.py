@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from network.proxies import ZooKeeperProxy
 
 _numbers = itertools.count()
 
@@ -14,6 +15,13 @@ def client(zookeeper):
     """A client that may do anything, without a proxy."""
     with zookeeper.connected() as client:
         yield client
+
+
+@pytest.fixture
+def proxy(zookeeper):
+    """A proxy before the ZooKeeper."""
+    with ZooKeeperProxy(zookeeper.port) as proxy:
+        yield proxy
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from network.proxies import ZooKeeperProxy
 from records import closed, copied, managed_ledger, still_open
 from tiers import uuid_of
 
@@ -25,12 +24,6 @@ NAME = "acme/cold/persistent/orders"
 PATH = f"/managed-ledgers/{NAME}"
 INFO = managed_ledger(closed(3, 2), still_open(4))
 CHANGED = managed_ledger(closed(3, 2, copied(uuid_of(3))), still_open(4))
-
-
-@pytest.fixture
-def proxy(zookeeper):
-    with ZooKeeperProxy(zookeeper.port) as proxy:
-        yield proxy
 
 
 @pytest.fixture

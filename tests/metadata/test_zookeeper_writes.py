@@ -27,12 +27,6 @@ INFO = managed_ledger(closed(3, 2, copied(uuid_of(3))))
 
 
 @pytest.fixture
-def proxy(zookeeper):
-    with ZooKeeperProxy(zookeeper.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def store(proxy, root):
     """A store behind the proxy."""
     with closing(ZooKeeperStore(f"{proxy.endpoint}{root}")) as store:

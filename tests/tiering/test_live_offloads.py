@@ -104,7 +104,7 @@ def test_the_audit_log_has_each_change_of_the_record_before_it_is_made(topic):
     ]
 
 
-# --- what is not offloaded ---------------------------------------------------------------------
+# --- ledgers that are left out -----------------------------------------------------------------
 
 
 def test_a_ledger_that_a_broker_has_begun_to_offload_is_left_to_it(topic):
@@ -308,7 +308,7 @@ def killed_after_it_was_given(topic, monkeypatch):
 
 
 def test_a_copy_that_was_given_before_a_kill_is_looked_at_by_the_next_run(topic, monkeypatch):
-    """Its broker cannot read it, and goes on with BookKeeper's; nothing is left behind."""
+    """Its broker cannot read it, and goes on with BookKeeper's; nothing else is left."""
     killed_after_it_was_given(topic, monkeypatch)
     topic.is_denied = True
     with pytest.raises(DataLossError):

@@ -71,15 +71,13 @@ class _LiveTopics:
     def _is_offloaded(self, namespace: str) -> bool:
         """True if the namespace has a tier, and no thresholds of its own: by those its brokers offload."""
         try:
-            own = self._cluster.policies.namespace(namespace).offload
             offload = self._cluster.policies.resolve_namespace(namespace).offload
         except OffloadError as error:
             _log.warning("topics of %s are not offloaded: %s", namespace, error)
             return False
-        thresholds = () if own is None else (own.threshold_in_bytes, own.threshold_in_seconds)
-        has_own = any(each is not None and each >= 0 for each in thresholds)
-        has_ours = offload.threshold_bytes is not None or offload.threshold_s is not None
-        return offload.driver is not None and has_ours and not has_own
+        thresholds = (offload.settings[name] for name in ("threshold_in_bytes", "threshold_in_seconds"))
+        origins = {each.origin for each in thresholds if each.value >= 0}
+        return offload.driver is not None and bool(origins) and "namespace" not in origins
 
     def _forget_deleted(self, names: set[str]) -> None:
         for name in set(self._cluster.mirror.records.names()) - names:

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from offload_core.maintenance.doctor.results import CheckFinding, ok, warning
 from offload_core.metadata.stores.sqlite import parse_file
-from offload_core.writing.settings import Configuration
+from offload_core.writing.settings import Configuration, in_clear
 from offload_hooks.errors import OptionError
 from offload_hooks.shown_urls import MASK
 
@@ -73,7 +73,7 @@ def _places(configuration: Configuration, file: Path | None) -> Iterator[Private
         configuration.hot_tier.options,
         *(tier.options for tier in configuration.tiers),
     ]
-    plain = [{name: value.get_secret_value() for name, value in each.items()} for each in options]
+    plain = [in_clear(each) for each in options]
     if configuration.hot_tier.store == "embedded" and (hot := plain[1].get("path")):
         yield PrivatePlace(noun="the hot tier", path=Path(hot))
         for path in sorted(Path(hot).glob("*")):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
-from urllib.parse import quote
+from typing import Literal, get_args
 
+from offload_core.metadata.catalogue.admin_records import admin_path, offloaded_ledgers
 from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.metadata.records import EntryPosition
 from offload_core.storage.pulsar_admin import PulsarAdminClient
-from offload_hooks.errors import MetadataError, ObjectNotFoundError, OptionError, UnknownTopicError
+from offload_hooks.errors import MetadataError, ObjectNotFoundError, UnknownTopicError, placed
 
 OffloadState = Literal["NOT_RUN", "RUNNING", "SUCCESS", "ERROR"]
 _STATES: tuple[OffloadState, ...] = get_args(OffloadState)
@@ -52,21 +52,11 @@ class Brokers:
         stats = self._client.get_json(path)
         if stats is None:
             raise UnknownTopicError("a broker knows no such topic", key=path)
-        ledgers = stats.get("ledgers") if isinstance(stats, dict) else None
-        if not isinstance(ledgers, list):
-            raise _other_form(path, ledgers)
-        found: dict[int, bool] = {}
-        for each in ledgers:
-            ledger_id, offloaded = (
-                (each.get("ledgerId"), each.get("offloaded")) if isinstance(each, dict) else (None, None)
-            )
-            if not isinstance(ledger_id, int) or not isinstance(offloaded, bool):
-                raise _other_form(path, each)
-            found[ledger_id] = offloaded
-        return found
+        with placed(key=path):
+            return offloaded_ledgers(stats)
 
     def begin_offload(self, topic: TopicName, before: EntryPosition) -> bool:
-        """Have the topic's broker offload all ledgers before a position; False if it is at that already."""
+        """Have the topic's broker offload all ledgers before a position; False if it does that already."""
         position = {"ledgerId": before.ledger_id, "entryId": before.entry_id, "partitionIndex": -1}
         return self._client.put(f"{_path(topic)}/offload", position)
 
@@ -78,7 +68,7 @@ class Brokers:
         for state in _STATES:
             if found.get("status") == state:
                 return BrokersOffload(state=state, error=str(found.get("lastError") or ""))
-        raise _other_form(path, answer)
+        raise MetadataError("an answer of a broker has another form", key=path, found=repr(answer)[:100])
 
     def read_entry(self, topic: TopicName, position: EntryPosition) -> bytes | None:
         """The payload of an entry, as the topic's broker reads it, by its read priority; None if it has none there."""
@@ -86,12 +76,4 @@ class Brokers:
 
 
 def _path(topic: TopicName) -> str:
-    parts = managed_ledger_of_topic(topic).split("/")
-    if len(parts) != 4:
-        raise OptionError("brokers of today have no topics with a cluster in their names", found=str(topic))
-    tenant, namespace, domain, name = parts
-    return f"/admin/v2/{domain}/{quote(tenant, safe='')}/{quote(namespace, safe='')}/{name}"
-
-
-def _other_form(path: str, found: Any) -> MetadataError:
-    return MetadataError("an answer of a broker has another form", key=path, found=repr(found)[:100])
+    return admin_path(managed_ledger_of_topic(topic))

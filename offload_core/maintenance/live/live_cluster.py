@@ -13,16 +13,21 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
-from pydantic import SecretStr
-
 from offload_core.maintenance.live.brokers import Brokers
-from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
+from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.live_records import LiveRecordStore, live_records, open_live_store
 from offload_core.storage.offloader_stats import OffloaderStats
 from offload_core.storage.pulsar_admin import AdminPlugin
 from offload_core.storage.tier.registry import make_ledger_store, make_metadata_store
 from offload_core.writing.managed_ledger import Environment, open_environment
-from offload_core.writing.settings import Configuration, LiveSettings, PolicyStore, configured_policies
+from offload_core.writing.settings import (
+    Configuration,
+    LiveSettings,
+    PolicyStore,
+    configured_policies,
+    in_clear,
+    open_configured_store,
+)
 from offload_hooks.errors import AccessDeniedError, OptionError
 from offload_hooks.ledger_stores import (
     LedgerReader,
@@ -73,24 +78,18 @@ def open_live_cluster(
         OptionError: it names none, or no store of our own for the mirrors.
         StoreError, PluginError: the cluster's ZooKeeper, or the store, cannot be opened.
     """
-    live, metadata = configuration.live, configuration.metadata
+    live = configuration.live
     if live.url is None or live.admin_url is None:
         raise OptionError(
             "which running cluster?",
             expected="its ZooKeeper and its brokers' admin REST",
             hint="Set live.url = zk://host:2181 and live.admin_url = http://broker:8080.",
         )
-    if metadata.url is None:
-        raise OptionError(
-            "attempts at topics of a running cluster are kept in a metadata store of our own",
-            expected="the URL of a metadata store",
-            hint="Set metadata.url, or --metadata: sqlite:/var/lib/offload.db, zk://host:2181/offload.",
-        )
     with ExitStack() as stack:
-        store = stack.enter_context(closing(open_live_store(live.url, _plain(live.options))))
-        own = stack.enter_context(closing(open_metadata_store(metadata.url, _plain(metadata.options))))
+        store = stack.enter_context(closing(open_live_store(live.url, in_clear(live.options))))
+        own = stack.enter_context(closing(open_configured_store(configuration)))
         admin = make_metadata_store(
-            live.admin_url.partition(":")[0], live.admin_url, _plain(live.admin_options)
+            live.admin_url.partition(":")[0], live.admin_url, in_clear(live.admin_options)
         )
         stack.enter_context(closing(admin))
         if not isinstance(admin, AdminPlugin):
@@ -110,16 +109,12 @@ def open_live_cluster(
         )
 
 
-def _plain(options: Mapping[str, SecretStr]) -> dict[str, object]:
-    return {name: value.get_secret_value() for name, value in options.items()}
-
-
 def _of_bookkeeper(live: LiveSettings) -> dict[str, object]:
     login = {
         name if name in _OF_REQUESTS else f"zookeeper_{name}": value
-        for name, value in _plain(live.options).items()
+        for name, value in in_clear(live.options).items()
     }
-    return {"url": live.url, **login, **_plain(live.bookkeeper)}
+    return {"url": live.url, **login, **in_clear(live.bookkeeper)}
 
 
 class _Below:

@@ -37,13 +37,7 @@ from offload_core.metadata.catalogue.known_tiers import KnownTiers, broker_recor
 from offload_core.metadata.catalogue.recorded_copies import recorded_copies
 from offload_core.metadata.catalogue.topics import TopicName, topic_of_managed_ledger
 from offload_core.metadata.policies import EffectivePolicies
-from offload_core.metadata.records import (
-    DriverMetadata,
-    EntryPosition,
-    LedgerRecord,
-    ManagedLedgerInfo,
-    forget_attempt,
-)
+from offload_core.metadata.records import DriverMetadata, EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.records.live_changes import (
     GivenCopies,
@@ -57,14 +51,14 @@ from offload_core.metadata.records.live_changes import (
     without_copies,
 )
 from offload_core.metadata.records.offload_context import FILTER_PROPERTY
-from offload_core.writing.audit import Change, ChangeAction, Deletion
+from offload_core.writing.audit import Change, ChangeAction
 from offload_core.writing.managed_ledger import OffloadStatus, first_unoffloaded, no_tier
 from offload_core.writing.managed_ledger.followed_transactions import open_filter
 from offload_core.writing.managed_ledger.topic_offloads import is_due
 from offload_core.writing.offload import OffloadProgress
 from offload_core.writing.offload.attempt_objects import abort_uploads, delete_unless
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
-from offload_core.writing.offload.running_attempt import check_not_alive
+from offload_core.writing.offload.running_attempt import check_not_alive, ledger_attempt
 from offload_hooks.errors import (
     AccessDeniedError,
     AttemptError,
@@ -76,6 +70,7 @@ from offload_hooks.errors import (
     StoreError,
     StoreTimeoutError,
     UnknownLedgerError,
+    UnknownTopicError,
     VersionConflictError,
 )
 
@@ -219,7 +214,7 @@ class LiveTopicOffloads:
         """Delete what is left of a topic that the cluster has no more: copies that it never had, and the mirror.
 
         Raises:
-            LiveAttemptError: another process is at it still.
+            LiveAttemptError: another process works on it still.
             OptionError, StoreError: a tier is not configured, or fails; it can be called again.
         """
         known = self._mirror.records.read(self.name)
@@ -231,7 +226,7 @@ class LiveTopicOffloads:
         self._mirror.snapshots.delete(self.name)
         known = self._mirror.records.read(self.name)
         if known is not None and not own_ledgers(known.info):
-            with suppress(VersionConflictError):  # another process is at it
+            with suppress(VersionConflictError):  # another process works on it
                 self._mirror.records.delete(self.name, known)
 
     # --- status --------------------------------------------------------------------------------
@@ -286,7 +281,9 @@ class LiveTopicOffloads:
     def _mirror_of(self, live: ManagedLedgerInfo) -> ManagedLedgerInfo:
         """The mirror of a live record, as new as that."""
         records = self._mirror.records
-        if records.read(self.name) is None:
+        try:
+            return records.update(self.name, partial(mirrored, live)).info
+        except UnknownTopicError:
             with suppress(VersionConflictError):  # another process was faster
                 records.write(self.name, mirrored(live, ManagedLedgerInfo()), None)
         return records.update(self.name, partial(mirrored, live)).info
@@ -320,34 +317,23 @@ class LiveTopicOffloads:
         assert ledger.context is not None
         assert ledger.context.uuid is not None
         name, ledger_id, uuid = self.name, ledger.ledger_id, ledger.context.uuid
-        key = ObjectKey(folder="", uuid=uuid, ledger_id=ledger_id, is_index=False)
-        records = self._mirror.records
+        left, records = ledger_attempt(name, ledger, why), self._mirror.records
 
         @contextmanager
         def needed() -> Iterator[Collection[ObjectKey]]:
-            yield [key] if self._is_live(ledger_id, uuid) else []
+            yield [left.key] if self._is_live(ledger_id, uuid) else []
 
         with self._offloads().tiers_of(name) as tiers:
-            tier = tiers.find(ledger.context.driver)
+            tier = tiers.find(left.driver)
             records.update(name, partial(abandon_own, ledger_id=ledger_id, uuid=uuid))
             if self._is_live(ledger_id, uuid):
                 return
-            self._mirror.audit.record(
-                Deletion(
-                    managed_ledger=name,
-                    ledger_id=ledger_id,
-                    copy="cold",
-                    why=why,
-                    uuid=uuid,
-                    entries=ledger.info.entries,
-                    size_bytes=ledger.info.size,
-                )
-            )
-            abort_uploads(tier, key)
-            delete_unless(tier, [key], needed)
+            self._mirror.audit.record(left.deletion)
+            abort_uploads(tier, left.key)
+            delete_unless(tier, [left.key], needed)
         if not self._is_live(ledger_id, uuid):
             with suppress(AttemptError):  # another process was faster
-                records.update(name, partial(forget_attempt, ledger_id=ledger_id, uuid=uuid))
+                records.update(name, left.forget)
 
     def _is_live(self, ledger_id: int, uuid: UUID) -> bool:
         """Return whether the live record has a copy."""

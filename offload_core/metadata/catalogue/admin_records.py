@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -41,11 +41,10 @@ class AdminRecords(AdminPlugin):
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         """See `offload_hooks.metadata_stores.MetadataStore`."""
-        match _parts(path):
-            case [tenant, namespace, domain, topic] if domain == _DOMAIN:
-                name = f"/admin/v2/{_DOMAIN}/{_quoted(tenant)}/{_quoted(namespace)}/{topic}"
-            case _:
-                return None
+        parts = _parts(path)
+        if not _is_topic(parts):
+            return None
+        name = admin_path("/".join(parts))
         # In this order: what happens in between makes a ledger look less offloaded than it is, never more.
         stats = self._client.get_json(f"{name}/internalStats")
         info = None if stats is None else self._client.get_json(f"{name}/internal-info")
@@ -81,6 +80,25 @@ class AdminRecords(AdminPlugin):
         return list(dict.fromkeys(answer))
 
 
+def admin_path(managed_ledger: str) -> str:
+    """The path of a topic in an admin REST, by its managed ledger's name.
+
+    Raises:
+        OptionError: a topic of Pulsar 1, with a cluster in its name.
+        MetadataError: names that none has.
+    """
+    parts = managed_ledger.split("/")
+    if not _is_topic(parts):
+        raise OptionError("an admin REST has no topics of such names", found=managed_ledger)
+    tenant, namespace, domain, topic = parts
+    return f"/admin/v2/{domain}/{_quoted(tenant)}/{_quoted(namespace)}/{topic}"
+
+
+def offloaded_ledgers(stats: Any) -> dict[int, bool]:
+    """The ledgers in a topic's `internalStats`, and whether each is offloaded; errors as `join_record`."""
+    return {_whole(each, "ledgerId"): _truth(each, "offloaded") for each in _list(stats, "ledgers")}
+
+
 def join_record(stats: Any, info: Any) -> tuple[ManagedLedgerInfo, int]:
     """A topic's record, and its version, from its `internalStats` and the `internal-info` that was asked for later.
 
@@ -88,7 +106,7 @@ def join_record(stats: Any, info: Any) -> tuple[ManagedLedgerInfo, int]:
         MetadataError: an answer of another form, or the two contradict each other.
     """
     current_entries = _whole(stats, "currentLedgerEntries")
-    offloaded = {_whole(each, "ledgerId"): _truth(each, "offloaded") for each in _list(stats, "ledgers")}
+    offloaded = offloaded_ledgers(stats)
     ledgers = []
     for each in _list(info, "ledgers"):
         ledger_id = _whole(each, "ledgerId")
@@ -125,6 +143,10 @@ def _context(each: Mapping[str, Any], ledger_id: int, *, is_complete: bool) -> O
 
 
 # --- parts of answers and paths ----------------------------------------------------------------
+
+
+def _is_topic(parts: Sequence[str]) -> bool:
+    return len(parts) == len(("tenant", "namespace", _DOMAIN, "topic")) and parts[2] == _DOMAIN
 
 
 def _parts(path: str) -> list[str]:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ReadPriority
@@ -29,7 +28,7 @@ from offload_core.writing.managed_ledger.streaming.pool import StreamingPool
 from offload_core.writing.managed_ledger.topic_reader import DEFAULT_CACHE_BYTES, OpenReader
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_core.writing.offload_filters import NO_FILTER, ChosenFilter
-from offload_core.writing.settings import Configuration, PolicyStore, ResolvedPolicies, TierSettings
+from offload_core.writing.settings import Configuration, PolicyStore, ResolvedPolicies, TierSettings, in_clear
 from offload_hooks.errors import FormatError, OptionError, UnknownLedgerError
 from offload_hooks.ledger_stores import LedgerReader, LedgerWriter, WritableLedgerStore
 from offload_hooks.metadata_stores import WritableMetadataStore
@@ -212,8 +211,7 @@ def _hot_tier(configuration: Configuration) -> WritableLedgerStore:
     hot_tier = configuration.hot_tier
     if not hot_tier.options:
         raise OptionError("no hot tier is configured", hint="Set hot_tier.options.path.")
-    options = {name: value.get_secret_value() for name, value in hot_tier.options.items()}
-    return make_writable_ledger_store(hot_tier.store, options)
+    return make_writable_ledger_store(hot_tier.store, in_clear(hot_tier.options))
 
 
 def _count_fallback(stats: OffloaderStats, fallback: Fallback) -> None:
@@ -221,5 +219,4 @@ def _count_fallback(stats: OffloaderStats, fallback: Fallback) -> None:
 
 
 def _opened(tier: TierSettings) -> Tier:
-    options: dict[str, Any] = {name: value.get_secret_value() for name, value in tier.options.items()}
-    return open_store(tier.driver, **options)
+    return open_store(tier.driver, **in_clear(tier.options))

@@ -11,12 +11,14 @@ from offload_core.writing.settings.loading import (
     TenantPlace,
     TierSettings,
     TokenSettings,
+    in_clear,
     load_configuration,
 )
 from offload_core.writing.settings.store import (
     PolicyStore,
     ResolvedPolicies,
     configured_policies,
+    open_configured_store,
     open_policies,
 )
 
@@ -34,6 +36,8 @@ __all__ = [
     "TierSettings",
     "TokenSettings",
     "configured_policies",
+    "in_clear",
     "load_configuration",
+    "open_configured_store",
     "open_policies",
 ]

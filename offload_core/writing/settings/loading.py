@@ -40,6 +40,11 @@ Options = Annotated[dict[str, SecretStr], BeforeValidator(_text_values)]
 """A plugin's options as text; any of them may be secret."""
 
 
+def in_clear(options: Mapping[str, SecretStr]) -> dict[str, Any]:
+    """A plugin's options as it takes them."""
+    return {name: value.get_secret_value() for name, value in options.items()}
+
+
 class Section(BaseModel):
     """A part of the tree; a name that it does not have is an error."""
 

@@ -54,7 +54,7 @@ from offload_core.metadata.stores import open_metadata_store
 from offload_core.metadata.stores.record_paths import list_names
 from offload_core.metadata.stores.resolved_writes import delete_resolved, put_resolved, until_first
 from offload_core.storage.tier import registry
-from offload_core.writing.settings import Configuration, TenantPlace
+from offload_core.writing.settings import Configuration, TenantPlace, in_clear
 from offload_hooks.errors import MetadataError, OffloadError, OptionError, VersionConflictError, placed
 from offload_hooks.metadata_stores import WritableMetadataStore, check_path
 
@@ -457,6 +457,12 @@ def open_policies(configuration: Configuration) -> Iterator[tuple[WritableMetada
     Raises:
         OptionError: no store is named, or the broker's policies make no sense. Others: see `open_metadata_store`.
     """
+    with closing(open_configured_store(configuration)) as store:
+        yield store, configured_policies(configuration, store)
+
+
+def open_configured_store(configuration: Configuration) -> WritableMetadataStore:
+    """The metadata store of a configuration; the caller closes it. Errors as `open_policies`."""
     metadata = configuration.metadata
     if metadata.url is None:
         raise OptionError(
@@ -464,9 +470,7 @@ def open_policies(configuration: Configuration) -> Iterator[tuple[WritableMetada
             expected="the URL of a metadata store",
             hint="Set metadata.url, or --metadata: sqlite:/var/lib/offload.db, zk://host:2181/offload.",
         )
-    options = {name: value.get_secret_value() for name, value in metadata.options.items()}
-    with closing(open_metadata_store(metadata.url, options)) as store:
-        yield store, configured_policies(configuration, store)
+    return open_metadata_store(metadata.url, in_clear(metadata.options))
 
 
 def configured_policies(configuration: Configuration, store: WritableMetadataStore) -> PolicyStore:
