@@ -90,6 +90,10 @@ def test_a_folder_that_others_can_write_lets_them_replace_what_is_in_it(config):
         ('[[tiers]]\ndriver = "s3"\noptions.secret_access_key = "secret"\n', True),
         ('[[tiers]]\ndriver = "s3"\noptions.region = "eu"\n', False),
         ('[[tiers]]\ndriver = "x"\noptions.token_file = "{folder}/token"\n', False),
+        ('[live]\nadmin_options.token = "secret"\n', True),
+        ('[live]\noptions.digest = "user:secret"\n', True),
+        ('[live]\nbookkeeper.sasl_password = "secret"\n', True),
+        ('[live]\nadmin_options.token_file = "{folder}/token"\n', False),
     ],
 )
 def test_a_configuration_is_private_if_it_holds_secrets(config, more, is_secret):

@@ -318,6 +318,17 @@ def test_a_copy_that_was_given_before_a_kill_is_looked_at_by_the_next_run(topic,
     topic.check_done()
 
 
+def test_a_copy_that_the_live_record_has_is_not_touched_by_one_that_takes_it_for_surplus(topic, monkeypatch):
+    killed_after_it_was_given(topic, monkeypatch)
+    first = topic.mirror().in_order[0]
+    before, points = topic.objects(), Points()
+    LiveTopicOffloads(topic.cluster(points), NAME)._delete(first, "taken for surplus")
+    assert "delete" not in points.calls
+    assert topic.objects() == before
+    assert not [each for each in topic.audit.changes if isinstance(each, Deletion)]
+    topic.check_done()
+
+
 def test_a_round_of_upkeep_finishes_what_a_kill_left_though_nothing_is_due(topic, monkeypatch):
     killed_after_it_was_given(topic, monkeypatch)
     offloads = LiveTopicOffloads(topic.cluster(), NAME)

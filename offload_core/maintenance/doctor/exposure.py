@@ -68,13 +68,14 @@ def _places(configuration: Configuration, file: Path | None) -> Iterator[Private
             database = ""
         for suffix in _BESIDE_DATABASE if database else ():
             yield PrivatePlace(noun="the metadata database", path=Path(database + suffix))
-    options = [
-        configuration.metadata.options,
-        configuration.hot_tier.options,
-        *(tier.options for tier in configuration.tiers),
+    live, hot_options = configuration.live, in_clear(configuration.hot_tier.options)
+    tiers = [(tier.driver, in_clear(tier.options)) for tier in configuration.tiers]
+    plain = [
+        *map(in_clear, (configuration.metadata.options, live.options, live.admin_options, live.bookkeeper)),
+        hot_options,
+        *(options for _, options in tiers),
     ]
-    plain = [in_clear(each) for each in options]
-    if configuration.hot_tier.store == "embedded" and (hot := plain[1].get("path")):
+    if configuration.hot_tier.store == "embedded" and (hot := hot_options.get("path")):
         yield PrivatePlace(noun="the hot tier", path=Path(hot))
         for path in sorted(Path(hot).glob("*")):
             yield PrivatePlace(noun="a file of the hot tier", path=path)
@@ -91,7 +92,6 @@ def _places(configuration: Configuration, file: Path | None) -> Iterator[Private
         yield PrivatePlace(noun="the TLS key", path=configuration.service.tls_key)
     if (secret := _key_file(configuration)) is not None:
         yield PrivatePlace(noun="the tokens' secret key", path=secret)
-    tiers = [(tier.driver, each) for tier, each in zip(configuration.tiers, plain[2:], strict=True)]
     for driver, named in (*tiers, (configuration.policies.driver, policies)):
         if driver == "local" and "root" in named:
             yield PrivatePlace(noun="the tier", path=Path(named["root"]), may_be_read=True)

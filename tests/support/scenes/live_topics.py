@@ -276,8 +276,9 @@ class LiveTopic:
 
     def check_done(self, where="", *, but=()):
         """Once a run has no more to do all that may go is offloaded, brokers know it, and nothing else is left."""
-        while self.offload().offloaded:
-            pass  # the ledger that was open was closed when brokers loaded the topic
+        before = None
+        while before != (before := self.info()):
+            self.offload()  # the ledger that was open is closed when brokers load the topic
         self.check(where)
         info = self.info()
         cold = {each.ledger_id: each for each in info.in_order[:-1]}
