@@ -71,6 +71,7 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what starts a server, and group files so that one worker of pytest-xdist starts a server for all."""
     used_by: dict[Path, set[str]] = defaultdict(set)
@@ -90,6 +91,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if groups[item.path]:
                 item.add_marker(pytest.mark.xdist_group(groups[item.path]))
         items.sort(key=lambda item: _group_of(item) or "~")  # the longest work first
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse a pytest with which pytest-xdist does not group, silently: each worker would start all servers."""
+    if session.config.getoption("loadgroup", False):
+        scattered = [each.nodeid for each in session.items if _group_of(each) and "@" not in each.nodeid]
+        if scattered:
+            raise pytest.UsageError(f"pytest-xdist does not keep the groups of {len(scattered)} tests")
 
 
 def _group_of(item: pytest.Item) -> str:
