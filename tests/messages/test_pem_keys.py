@@ -114,6 +114,7 @@ LOCKED = private_key("orders").private_bytes(
         (b"", "cannot be read"),
         (b"-----BEGIN PRIVATE KEY-----\nsecret\n-----END PRIVATE KEY-----\n", "cannot be read"),
     ],
+    ids=["another kind", "locked", "public", "empty", "no base64"],
 )
 def test_a_file_that_has_no_key_for_us_is_refused(tmp_path, content, what):
     provider = PemKeyProvider(default_private_key=write(tmp_path / "k.pem", content))
