@@ -65,6 +65,9 @@ _GROUPS = {
 """By fixture, or by folder or file where tests choose servers as they run: the group that shares costly processes."""
 
 
+_LONGEST_NAME = 60
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than there are cores: one waits for a server most of the time."""
@@ -91,6 +94,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if groups[item.path]:
                 item.add_marker(pytest.mark.xdist_group(groups[item.path]))
         items.sort(key=lambda item: _group_of(item) or "~")  # the longest work first
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Cut long names of cases: the name is in the environment of each process that a test starts."""
+    if isinstance(val, (str, bytes)) and len(val) > _LONGEST_NAME:
+        return f"{ascii(val[:_LONGEST_NAME])[1:-1]}..."
+    return None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
