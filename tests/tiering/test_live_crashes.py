@@ -23,9 +23,9 @@ def test_the_deletion_of_a_copy_that_no_record_can_get_may_end_at_every_call(cra
         cluster = topic.cluster()
         give = cluster.records.update
 
-        def begin_first(name, change):
+        def begin_first(*given, **how):
             topic.begin_offload(min(topic.payloads), uuid_of(7))
-            return give(name, change)
+            return give(*given, **how)
 
         cluster.records.update = begin_first
         offload_due(cluster)

@@ -216,16 +216,36 @@ def test_a_copy_that_vanishes_before_it_is_named_is_taken_back(topic, monkeypatc
     cluster = topic.cluster()
     update = cluster.records.update
 
-    def after_a_deletion(name, change):
+    def after_a_deletion(*given, **how):
         for path in topic.cold.rglob("*-index"):
             path.unlink()
-        return update(name, change)
+        return update(*given, **how)
 
     monkeypatch.setattr(cluster.records, "update", after_a_deletion)
     with pytest.raises(DataLossError, match="does not match its record"):
         offload_due(cluster)
     topic.check()
     assert not any(each.has_complete_copy for each in topic.info().ledgers)
+
+
+def test_no_broker_has_the_topic_loaded_when_its_record_is_written(topic, monkeypatch):
+    """It would close it with entries on their way, which producers send again."""
+    cluster = topic.cluster()
+    write, loaded = cluster.records.write, []
+
+    def watched(*given):
+        loaded.append(topic.loaded)
+        return write(*given)
+
+    monkeypatch.setattr(cluster.records, "write", watched)
+    topic.load()
+    offload_due(cluster)
+    topic.is_denied = True
+    topic.send(1)
+    topic.roll()
+    with pytest.raises(DataLossError, match="does not read what was offloaded"):
+        offload_due(cluster)
+    assert loaded == [None, None, None], "given, given again, and taken back"
 
 
 def test_a_broker_that_never_loads_the_topic_anew_is_told_and_the_next_run_goes_on(topic, monkeypatch):
@@ -244,7 +264,9 @@ def test_a_copy_that_no_record_can_get_any_more_is_deleted_by_the_next_run(topic
     first = topic.info().in_order[0].ledger_id
     cluster = topic.cluster()
     give = cluster.records.update
-    cluster.records.update = lambda name, change: (topic.begin_offload(first, THEIRS), give(name, change))[1]
+    cluster.records.update = lambda *given, **how: (topic.begin_offload(first, THEIRS), give(*given, **how))[
+        1
+    ]
     done = offload_due(cluster)
     assert f"attempt {THEIRS}" in done.waiting[first]
     assert [each.ledger_id for each in own_ledgers(topic.mirror()) if each.ledger_id == first]
@@ -261,7 +283,7 @@ def test_a_copy_is_not_deleted_that_the_record_gets_meanwhile(topic):
     cluster = topic.cluster()
     give = cluster.records.update
 
-    def fail(*_):
+    def fail(*_, **__):
         raise OffloadError("before it was given")
 
     cluster.records.update = fail
@@ -297,7 +319,7 @@ def test_one_damaged_copy_does_not_hold_up_the_others(topic, monkeypatch):
 
 
 def killed_after_it_was_given(topic, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise OffloadError("killed here")
 
     with monkeypatch.context() as patched:
@@ -307,14 +329,18 @@ def killed_after_it_was_given(topic, monkeypatch):
     assert given_ledgers(topic.info(), topic.mirror())
 
 
-def test_a_copy_that_was_given_before_a_kill_is_looked_at_by_the_next_run(topic, monkeypatch):
+def test_a_copy_that_was_given_before_a_kill_is_looked_at_by_the_next_run(topic, monkeypatch, caplog):
     """Its broker cannot read it, and goes on with BookKeeper's; nothing else is left."""
     killed_after_it_was_given(topic, monkeypatch)
     topic.is_denied = True
-    with pytest.raises(DataLossError):
+    topic.offload()
+    assert "it is taken back" in caplog.text
+    assert not any(each.has_complete_copy for each in topic.info().ledgers)
+    with pytest.raises(DataLossError, match="does not read what was offloaded"):
         topic.offload()
     assert not any(each.has_complete_copy for each in topic.info().ledgers)
     topic.is_denied = False
+    topic.offload()
     topic.check_done()
 
 
@@ -346,10 +372,10 @@ def test_a_copy_that_another_process_abandons_while_it_is_given_is_taken_back(to
     give = cluster.records.update
     mirror = ManagedLedgerRecords(topic.own)
 
-    def give_and_abandon(name, change):
-        written = give(name, change)
+    def give_and_abandon(*given, **how):
+        written = give(*given, **how)
         (uuid,) = written.info.ledger(first).copy_uuids or (THEIRS,)
-        mirror.update(name, lambda info: abandon_own(info, first, uuid))
+        mirror.update(NAME, lambda info: abandon_own(info, first, uuid))
         return written
 
     cluster.records.update = give_and_abandon
@@ -368,7 +394,7 @@ def test_a_copy_in_a_tier_that_policies_name_no_more_is_not_given(topic):
     first = topic.info().in_order[0].ledger_id
     cluster = topic.cluster()
 
-    def fail(*_):
+    def fail(*_, **__):
         raise OffloadError("before it was given")
 
     cluster.records.update = fail
@@ -410,7 +436,7 @@ def test_a_topic_of_which_brokers_show_no_entry_is_offloaded_unseen(topic, monke
 def test_what_is_left_of_a_deleted_topic_is_forgotten(topic):
     cluster = topic.cluster()
 
-    def fail(*_):
+    def fail(*_, **__):
         raise OffloadError("before it was given")
 
     cluster.records.update = fail

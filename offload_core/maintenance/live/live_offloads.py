@@ -4,8 +4,8 @@
     finish     copies that the live record has and no broker was seen to use; others that it cannot get any more go
     copy       each ledger from bookies to the tier, as an attempt in the mirror, through the topic's filter
     verify     every byte of it
-    give       the verified copies to the live record, by one compare-and-set for all
-    reload     have the topic loaded anew, and see that its broker reads from the tier
+    give       have the topic unloaded, and at once the verified copies in the live record, by one compare-and-set
+    reload     see that the topic is loaded with them, and that its broker reads from the tier
     confirm    the copies are the live record's
 
 A crash between any two lines leaves the topic readable, and the next call goes on: a copy stays ours in the mirror
@@ -180,7 +180,7 @@ class LiveTopicOffloads:
             if self._policies().driver is None:
                 raise no_tier(self._topic)
             before = self.read_info()
-            self._cluster.brokers.begin_offload(self._topic, position)
+            self._cluster.brokers.begin_offload(self._topic, _in_a_ledger(before, position))
             now = self._wait_for_broker()
             after = self.read_info()
             made = [
@@ -296,6 +296,7 @@ class LiveTopicOffloads:
         sees = bool(given) and self._sees_reads(policies)
         probe = self._probe(given) if sees else None
         if sees and probe is None:
+            _log.warning("the brokers of %s do not read what was offloaded: it is taken back", self._topic)
             kept = self._take_back(given, "brokers do not read it")
             self._confirm([each for each in given if each.ledger_id in kept])
         elif given:
@@ -434,6 +435,7 @@ class LiveTopicOffloads:
             given = with_copies(live, copies, lag_begins_ms)
             return given.info
 
+        self._unload()
         self._cluster.records.update(name, give)
         used = [copy for copy in copies if copy.ledger_id in given.given]
         left = _uuids(_own(environment.records.require(name).info, verified))
@@ -451,6 +453,7 @@ class LiveTopicOffloads:
         Args:
             probe: an entry that brokers answer with; None to ask for none.
         """
+        self._reload()  # first: as long as the topic is loaded with an older record, its next write closes it
         damaged: dict[int, DataLossError] = {}
         with self._offloads().tiers_of(self.name) as tiers:
             for copy in copies:
@@ -460,7 +463,6 @@ class LiveTopicOffloads:
                     damaged[copy.ledger_id] = error
         self._take_back([copy for copy in copies if copy.ledger_id in damaged], "it is not whole any more")
         whole = [copy for copy in copies if copy.ledger_id not in damaged]
-        self._reload()
         if probe is not None and any(copy.ledger_id == probe.ledger_id for copy in whole):
             self._check_read(whole, probe)
         self._confirm(whole)
@@ -523,6 +525,7 @@ class LiveTopicOffloads:
             return []
         for copy in copies:
             self._record(copy, why, "offloaded", "not offloaded")
+        self._unload()
         live = self._cluster.records.update(self.name, partial(without_copies, uuids=_uuids(copies))).info
         self._reload()
         return [
@@ -544,6 +547,19 @@ class LiveTopicOffloads:
                 after=after,
             )
         )
+
+    def _unload(self) -> None:
+        """Have no broker have the topic loaded when the live record is written next, if that can be.
+
+        A broker that has it loaded finds at its next write that another has written, and closes it with entries on
+        their way; its clients may then wait for long. One that is about to load it has none, and begins anew.
+        """
+        try:
+            self._cluster.brokers.unload(self._topic)
+        except AccessDeniedError:
+            raise
+        except StoreError as error:  # the topic is being closed, or loaded: it is reloaded afterwards
+            _log.debug("%s is not unloaded before its record is written: %s", self.name, error)
 
     def _reload(self) -> None:
         """Have the topic loaded anew, and wait until its broker knows the copies that the live record has.
@@ -624,6 +640,14 @@ class _Looks:
     def pause(self) -> None:
         time.sleep(self._pause_s)
         self._pause_s = min(self._pause_s * 1.5, _LONGEST_LOOK_S)
+
+
+def _in_a_ledger(info: ManagedLedgerInfo, position: EntryPosition) -> EntryPosition:
+    """The first position from this one on in a ledger that there is: brokers refuse one between two ledgers."""
+    if info.ledger(position.ledger_id) is not None:
+        return position
+    later = [ledger.ledger_id for ledger in info.in_order if ledger.ledger_id > position.ledger_id]
+    return EntryPosition(later[0], 0) if later else position
 
 
 def _verify(tiers: KnownTiers, topic: TopicName, ledger: LedgerRecord) -> None:

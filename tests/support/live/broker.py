@@ -80,6 +80,10 @@ class PulsarAdmin:
         """Set where topics are offloaded to and read from once they are loaded the next time."""
         self._ask("POST", f"/namespaces/{namespace}/offloadPolicies", dict(offload))
 
+    def deduplicate(self, namespace: str) -> None:
+        """Have a message that a producer sends again kept once, in topics that are loaded from now on."""
+        self._ask("POST", f"/namespaces/{namespace}/deduplication", True)
+
     def make_partitioned_topic(self, topic: str, partitions: int) -> None:
         """Make a partitioned topic, with partitions `topic-partition-0` and so on."""
         self._ask("PUT", f"{_path(topic)}/partitions", partitions)
