@@ -65,7 +65,7 @@ class FilesystemDriver:
                 raise OptionError("the option 'mode' is for this machine, and the tier is in HDFS")
             from offload_drivers.hdfs import HdfsDriver
 
-            return HdfsDriver(url=place, **of_hdfs)
+            return _as_pulsar(HdfsDriver(url=place, **of_hdfs))
         given = sorted(name for name in of_hdfs if of_hdfs[name] not in ("", None, 60.0))
         if given:
             raise OptionError(
@@ -75,12 +75,18 @@ class FilesystemDriver:
         from offload_drivers.local import LocalDriver
         from offload_drivers.local.paths import root_from_url
 
-        return LocalDriver(root_from_url(place), mode=mode)
+        return _as_pulsar(LocalDriver(root_from_url(place), mode=mode))
 
     @classmethod
     def options_from_url(cls, url: str) -> dict[str, object]:
         """The options that a `file:` or `hdfs:` URL stands for."""
         return {"url": url}
+
+
+def _as_pulsar(driver: Any) -> Any:
+    """The driver, which says whose it is: ledgers are offloaded to it as MapFiles."""
+    driver.pulsar_driver = "filesystem"
+    return driver
 
 
 def _place(url: str, profile: Mapping[str, str]) -> str:

@@ -131,9 +131,6 @@ APPROXIMATE = (
 )
 """Of every topic; what is recorded instead."""
 
-MAPFILE_DRIVER = "filesystem"
-"""Pulsar's driver that stores MapFiles; readers find one by this name."""
-
 _NO_END = 2**62
 
 
@@ -155,8 +152,8 @@ class _SegmentShare:
     filtered: FilterRecord | None
 
 
-def _rebuild_ledger(tier: Tier, ledger: Ledger, place: DriverMetadata) -> RebuiltLedger:
-    """Make a ledger's record, with `place` as the tier's. Errors: `StoreError`."""
+def _rebuild_ledger(tier: Tier, ledger: Ledger) -> RebuiltLedger:
+    """Make a ledger's record. Errors: `StoreError`."""
     ledger_id = ledger.ledger_id
     if not ledger.extents:
         return _left_out(UnknownFact(what=Unknown.NO_COPY, ledger_id=ledger_id, detail=ledger.why_not_read))
@@ -165,6 +162,7 @@ def _rebuild_ledger(tier: Tier, ledger: Ledger, place: DriverMetadata) -> Rebuil
     if in_folder is not None:
         return _left_out(UnknownFact(what=Unknown.FOLDER, ledger_id=ledger_id, key=in_folder.data_key))
     choice = tuple(_choice(ledger))
+    place = tier_record(tier, ledger.extents[0].object_format)
     try:
         if ledger.extents[0].object_format is ObjectFormat.STREAMING:
             rebuilt = _of_segments(tier, ledger, place)
@@ -232,8 +230,6 @@ def _of_one_object(ledger: Ledger, place: DriverMetadata) -> LedgerRecord:
     metadata, at = extent.ledger.metadata, _completed_ms(ledger, extent)
     assert isinstance(metadata, LedgerMetadata)
     entries = 0 if metadata.last_entry_id is None else metadata.last_entry_id + 1
-    if extent.object_key.is_mapfile:
-        place = replace(place, name=MAPFILE_DRIVER)
     context = OffloadContext(
         uuid=extent.object_key.uuid,
         complete=True,
@@ -380,16 +376,11 @@ def rebuild_topics(tier: Tier, survey: LedgerSurvey, *, cluster: str | None = No
     Raises:
         StoreError: the tier fails.
     """
-    place = tier_record(tier)
 
     def rebuild(each: _ToRebuild) -> RebuiltLedger | OffloadError:
         """Rebuild a ledger; an error is raised at its topic's turn, so that the topics before it are not held up."""
         try:
-            return (
-                RebuiltLedger(record=None)
-                if each.ledger is None
-                else _rebuild_ledger(tier, each.ledger, place)
-            )
+            return RebuiltLedger(record=None) if each.ledger is None else _rebuild_ledger(tier, each.ledger)
         except OffloadError as error:
             return error
 

@@ -168,6 +168,28 @@ def test_clients_and_scans_get_the_same_before_and_after(live, cluster, records,
         assert scanned(tier, topic, records=records) == sent.read
 
 
+@pytest.mark.parametrize("chosen", ["disabled", "transactions"])
+def test_a_broker_reads_the_mapfiles_that_the_driver_filesystem_wrote(live, settings, tmp_path, chosen):
+    namespace = live.new_namespace(live.broker.filesystem_policies(tmp_path, deletion_lag_ms=0))
+    topic = f"persistent://{namespace}/mapfiles"
+    aborted = [
+        *({"messages": [{"transaction": "gone", "value": f"x{i}"}]} for i in range(45)),
+        {"abort": "gone"},
+    ]
+    live.send_steps(topic, [*aborted, *ended(list(steps()))])
+    before = live.read(topic)
+    with open_live_cluster(load_configuration(settings, {"policies": {"filter": chosen}})) as cluster:
+        assert offload(cluster, topic)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.name for path in files} >= {"data", "index", ".data.crc", ".index.crc"}
+    assert live.read(topic) == before
+    live.admin.drop_bookkeeper_copies(topic)
+    live.admin.unload(topic)
+    assert live.read(topic) == before
+    live.admin.delete(topic)
+    wait_for(lambda: not [path for path in tmp_path.rglob("*") if path.is_file() and "data" in path.name])
+
+
 def test_the_transaction_filter_leaves_tombstones_that_brokers_read(live, settings, records):
     cold = live.new_cold_namespace()
     topic = cold.topic("transactions")

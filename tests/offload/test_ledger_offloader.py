@@ -20,6 +20,7 @@ from offload_core.metadata.records import DriverMetadata, OffloadContext
 from offload_core.reading.read_handles import ColdReaders
 from offload_core.storage.tier import MemoryBudget
 from offload_core.writing.offload import LedgerOffloader
+from offload_core.writing.offload.ledger_entries import LedgerEntries
 from offload_core.writing.offload.ledger_offloader import LedgerBlocks
 from offload_hooks.errors import DataLossError, ObjectNotFoundError, OptionError, UnknownLedgerError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus
@@ -63,7 +64,7 @@ def new_block(n_bytes):
 )
 def test_blocks_are_those_of_the_reference_however_the_ledger_is_read(payloads, sizes, max_block_bytes):
     ledger = InBatches(payloads, sizes)
-    blocks = LedgerBlocks(ledger, ledger.status(), max_block_bytes, new_block)
+    blocks = LedgerBlocks(LedgerEntries(ledger, ledger.status()), max_block_bytes, new_block)
     data = b"".join(blocks)
     assert data == pip17_object(payloads, max_block_bytes=max_block_bytes).data
     assert blocks.data_length == len(data)
@@ -98,7 +99,7 @@ def test_what_was_offloaded_is_listed_by_its_topic_and_read(cold, sealed):
     assert [each.blocks for each in seen] == list(range(1, done.blocks + 1))
     assert seen[-1].data_bytes == done.data_bytes
     assert seen[-1].bytes_per_s > 0
-    for key, role in ((done.data_key, "data"), (done.index_key, "index")):
+    for key, role in ((done.key.data_key, "data"), (done.key.index_key, "index")):
         metadata = cold.store.stat(key).user_metadata
         assert metadata["role"] == role
         assert metadata["managedledgername"] == "acme/cold/persistent/orders"
@@ -156,11 +157,14 @@ def test_deleting_takes_objects_and_uploads_and_can_be_repeated(cold, sealed):
     offloader = LedgerOffloader(cold.store)
     done = offloader.offload(sealed([b"a"]), UUID_1, NAMES)
     other = offloader.offload(sealed([b"b"]), UUID(int=5), NAMES)
-    cold.store.begin_data(done.data_key)
-    kept = cold.store.begin_data(other.data_key)
+    cold.store.begin_data(done.key.data_key)
+    kept = cold.store.begin_data(other.key.data_key)
     for _ in range(2):
         offloader.delete_offloaded(done.ledger_id, UUID_1)
-        assert sorted(each.key for each in cold.store.list_objects()) == [other.data_key, other.index_key]
+        assert sorted(each.key for each in cold.store.list_objects()) == [
+            other.key.data_key,
+            other.key.index_key,
+        ]
         assert [each.upload for each in cold.store.list_uploads()] == [kept]
     cold.store.abort_data(kept)
 
@@ -197,7 +201,7 @@ def test_what_was_offloaded_is_read_by_its_context_and_its_index_has_a_directory
     assert reader.status() == ledger.status()
     for entry_id in (0, 1, 450, 899):
         assert bytes(reader.read(entry_id, entry_id)[0]) == payloads[entry_id]
-    stored = cold.store.stat(done.index_key)
+    stored = cold.store.stat(done.key.index_key)
     index = read_index(
         cold.store,
         ObjectKey(folder="", uuid=UUID_1, ledger_id=ledger.ledger_id, is_index=False),
@@ -206,10 +210,10 @@ def test_what_was_offloaded_is_read_by_its_context_and_its_index_has_a_directory
     )
     place = index.directory
     anchors = parse_directory(
-        cold.store.read_range(done.index_key, place.offset, place.length), done.data_bytes
+        cold.store.read_range(done.key.index_key, place.offset, place.length), done.data_bytes
     )
     assert (anchors.offsets >> 20).tolist() == list(range(-(-done.data_bytes // (1 << 20))))
-    data = cold.store.read_range(done.data_key, 0, done.data_bytes)
+    data = cold.store.read_range(done.key.data_key, 0, done.data_bytes)
     for entry_id, offset in zip(anchors.entry_ids.tolist(), anchors.offsets.tolist(), strict=True):
         head = struct.pack(">iq", len(payloads[entry_id]), entry_id)
         assert data[offset : offset + len(head)] == head

@@ -19,6 +19,8 @@ from offload_core.format.codec.mapfile.crc_files import make_checksums
 from offload_core.format.codec.mapfile.sequence_file import FileCompression
 from offload_core.format.codec.mapfile.writer import BLOCK_BYTES
 from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.metadata.records.filter_record import FilterMode
+from pulsar_offload import open_store
 
 COMPRESSIONS = st.sampled_from(FileCompression)
 BLOCK_SIZES = st.sampled_from([2000, BLOCK_BYTES])
@@ -85,3 +87,23 @@ def test_ledgers_that_were_moved_into_mapfiles_are_read(oracle, tmp_path):
         assert read.ended
         assert read.entries == expected + expected[wanted[0] : wanted[1] + 1]
         assert read.last_add_confirmed == len(expected) - 1
+
+
+def test_ledgers_that_were_offloaded_as_mapfiles_are_read_with_tombstones_as_well(oracle, tmp_path):
+    world = MovedTopic.make(tmp_path)
+    world.source = open_store("filesystem", fileSystemURI=f"file://{tmp_path}/source")
+    plain, filtered = world.add_ledger(300), world.add_ledger(300)
+    world.offload(plain)
+    world.offload(filtered, drops=lambda payload: int(payload[-1] % 3 == 0), mode=FilterMode.TOMBSTONE)
+    stored = world.read_all()
+    assert len(stored) == 600
+    assert len(world.entries) < 600
+    for ledger_id in (plain, filtered):
+        uuid = world.info.ledger(ledger_id).context.uuid
+        expected = [(*at, payload) for at, payload in stored.items() if at[0] == ledger_id]
+        read = oracle.read_files(
+            tmp_path / "source", uuid, ledger_id, [(0, 299), (130, 270)], managed_ledger=NAME
+        )
+        assert read.ended
+        assert read.entries == expected + expected[130:271]
+        assert read.last_add_confirmed == 299

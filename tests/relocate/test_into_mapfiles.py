@@ -1,7 +1,6 @@
 """Whole ledgers go into MapFiles, and out of them again; what a MapFile cannot hold is left where it is, and said."""
 
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 from crash_points import Killed, Metadata, Points
@@ -16,14 +15,17 @@ from offload_core.format.codec.mapfile.sequence_file import (
     FileCompression,
     parse_whole_header,
 )
-from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.object_marks import LOST_KEY
 from offload_core.maintenance.relocate import make_moves, plan_topic
 from offload_core.maintenance.verify import Verification
+from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.records import other_copies, read_copies
+from offload_core.metadata.records.filter_record import FilterMode, indexed_filter
 from offload_core.metadata.records.relocations import MappingFile, relocated
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.writing.managed_ledger.copy_registry import MappingRegistry, RecordRegistry
+from offload_core.writing.offload_filters import recorded_filters
 from offload_hooks.errors import OffloadError, OptionError
 
 PIP17, STREAMING, MAPFILE = ObjectFormat.PIP17, ObjectFormat.STREAMING, ObjectFormat.MAPFILE
@@ -100,30 +102,34 @@ def test_within_one_tier(world):
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def test_a_ledger_that_went_through_a_filter_is_left(world):
+@pytest.mark.parametrize("mode", FilterMode)
+def test_a_ledger_that_went_through_a_filter_says_so_in_a_mapfile(world, mode):
     filtered = world.add_ledger(30)
-    world.offload(filtered, drops=lambda payload: int(payload[-1] % 3 == 0))
-    wanted = world.wanted(MAPFILE)
-    world.move_all(wanted)
-    [left] = world.plan(wanted).left
-    assert left.ledger_ids == (filtered,)
-    assert left.why == "its entries went through a filter, which a MapFile cannot say"
-    assert world.read_all() == world.entries
+    world.offload(filtered, drops=lambda payload: int(payload[-1] % 3 == 0), mode=mode)
+    before = world.read_all()
+    (told,) = recorded_filters(world.info.ledger(filtered))
+    world.move_all(world.wanted(MAPFILE))
+    assert world.read_all(tiers=[world.target]) == before
+    assert list(Verification(world.target, deep=True)) == []
+    assert recorded_filters(world.info.ledger(filtered)) == (told,)
+    uuid = world.info.ledger(filtered).context.uuid
+    files = stored(world)[f"{NAME}/{filtered}-{uuid}"]
+    assert set(files) == {
+        *("data", "index", ".data.crc", ".index.crc", "data.metadata.json", "index.metadata.json")
+    }, "the only MapFile with user metadata"
+    index = read_index(
+        world.target,
+        ObjectKey.of_mapfile(NAME, filtered, uuid),
+        index_bytes=len(files["index"]),
+        data_bytes=len(files["data"]),
+    )
+    whole = indexed_filter(index.ledgers[0])
+    assert (whole.mode, whole.kept.entries, whole.dropped is None) == (mode, 20, False)
 
-
-def test_a_filter_that_only_the_object_tells_of_is_refused_as_well(world):
-    filtered = world.add_ledger(30)
-    world.offload(filtered, drops=lambda payload: int(payload[-1] % 3 == 0))
-
-    ledger = world.info.ledger(filtered)
-    driver = ledger.context.driver.with_property("pulsar-offload.filter", None)
-    forgotten = replace(ledger, context=replace(ledger.context, driver=driver))
-    world.records.update(NAME, lambda info: info.with_ledger(forgotten))
-    [*_, move] = world.plan(world.wanted(MAPFILE)).moves
-    assert move.ledger_ids == (filtered,)
-    with pytest.raises(OptionError, match="left out of a copy, which a MapFile cannot say"):
-        world.mover().move(move)
-    assert world.keys(world.target) == []
+    world.source, world.target = world.target, world.source
+    world.move_all(world.wanted(PIP17))
+    assert world.read_all(tiers=[world.target]) == before
+    assert recorded_filters(world.info.ledger(filtered)) == (told,)
 
 
 def test_what_was_saved_of_a_damaged_copy_is_not_taken_for_whole(world):

@@ -96,6 +96,8 @@ class HdfsDriver:
     hook_spec_version = 1
     option_aliases: ClassVar[Mapping[str, str]] = ALIASES
     default_layers = ("retry",)
+    pulsar_driver: str | None = None
+    """Pulsar's name of the driver that it was opened as, if it has one."""
 
     def __init__(
         self,
@@ -135,6 +137,7 @@ class HdfsDriver:
             driver_metadata={
                 "storageBasePath": self._options.root,
                 "serviceEndpoint": self._options.file_system,
+                **({} if self.pulsar_driver is None else {"managedLedgerOffloadDriver": self.pulsar_driver}),
             },
         )
 

@@ -92,6 +92,8 @@ class LocalDriver:
     """
 
     hook_spec_version = 1
+    pulsar_driver: str | None = None
+    """Pulsar's name of the driver that it was opened as, if it has one."""
 
     def __init__(self, root: str | os.PathLike[str], mode: str = "0600") -> None:
         self._root = checked_root(root)
@@ -105,7 +107,14 @@ class LocalDriver:
     @hookimpl
     def describe(self) -> DriverDescription:
         """See `TierHooks`."""
-        return DriverDescription(name="local", location=root_url(self._root), capabilities=CAPABILITIES)
+        return DriverDescription(
+            name="local",
+            location=root_url(self._root),
+            capabilities=CAPABILITIES,
+            driver_metadata=(
+                {} if self.pulsar_driver is None else {"managedLedgerOffloadDriver": self.pulsar_driver}
+            ),
+        )
 
     @hookimpl
     def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Upload:

@@ -282,6 +282,7 @@ class EntryCursor:
                 extent.ledger_id,
                 block,
                 stop_entry_id=stop,
+                gaps=extent.marks.skips_ids,
                 more=more,
                 on_fault=on_fault,
             )

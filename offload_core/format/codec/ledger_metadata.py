@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from offload_core.format.codec.protobuf_records import MOST_BYTES_IN_OBJECTS, parse_protobuf, text_of
 from offload_proto.bookkeeper_pb2 import LedgerMetadataFormat
 from offload_proto.managed_ledger_pb2 import ManagedLedgerInfo
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class LedgerState(enum.Enum):
@@ -62,6 +66,13 @@ class LedgerMetadata:
     ctime_ms: int | None = None
     custom: tuple[tuple[str, bytes], ...] = ()
     password: bytes = field(default=b"", repr=False)
+
+    def with_custom(self, more: tuple[tuple[str, str], ...]) -> Self:
+        """The same with more custom metadata, in the order of keys; a key that it has gets the new value."""
+        if not more:
+            return self
+        custom = dict(self.custom) | {key: value.encode() for key, value in more}
+        return replace(self, custom=tuple(sorted(custom.items())))
 
 
 def parse_ledger_metadata(data: bytes | memoryview) -> LedgerMetadata:

@@ -12,10 +12,14 @@ import enum
 import re
 import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from offload_hooks.errors import BadMagicError, OptionError, TruncatedError
 from offload_hooks.json_text import whole_number
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 FORMAT_VERSION_KEY = "s3managedledgeroffloaderformatversion"
 FORMAT_VERSION = "1"
@@ -68,6 +72,18 @@ class ObjectKey:
     ledger_id: int | None
     is_index: bool
     is_mapfile: bool = False
+
+    @classmethod
+    def of_ledger(cls, ledger_id: int, uuid: UUID) -> Self:
+        """The key of a data object of blocks that has one ledger."""
+        return cls(folder="", uuid=uuid, ledger_id=ledger_id, is_index=False)
+
+    @classmethod
+    def of_mapfile(cls, managed_ledger: str, ledger_id: int, uuid: UUID) -> Self:
+        """The key of a ledger's MapFile: of its data file."""
+        return cls(
+            folder=f"{managed_ledger}/", uuid=uuid, ledger_id=ledger_id, is_index=False, is_mapfile=True
+        )
 
     @property
     def object_format(self) -> ObjectFormat:

@@ -135,7 +135,8 @@ def _check_header(
 ) -> str:
     """`ok`, or the fault of the header in the data object; of a MapFile, with the first records of a range."""
     if index.sequence_file is not None:
-        return _check_mapfile_range(tier, key, index.sequence_file, ledger, block)
+        gaps = data is not None and ObjectMarks.of(data.user_metadata).skips_ids
+        return _check_mapfile_range(tier, key, index.sequence_file, ledger, block, gaps=gaps)
     if data is None or block.offset + BLOCK_HEADER_BYTES > data.size_bytes:
         return "not there"
     head = tier.read_range(key.data_key, block.offset, BLOCK_HEADER_BYTES)
@@ -157,14 +158,14 @@ def _check_header(
 
 
 def _check_mapfile_range(
-    tier: Tier, key: ObjectKey, file: SequenceFile, ledger: LedgerIndex, block: IndexedBlock
+    tier: Tier, key: ObjectKey, file: SequenceFile, ledger: LedgerIndex, block: IndexedBlock, *, gaps: bool
 ) -> str:
     length = min(block.length, _RANGE_HEAD_BYTES)
     data = tier.read_range(key.data_key, block.offset, length)
     more = length < block.length
     try:
         with placed(key=key.data_key):
-            cursor = MapFileCursor(data, file, ledger.ledger_id, block, more=more)
+            cursor = MapFileCursor(data, file, ledger.ledger_id, block, more=more, gaps=gaps)
             cursor.skip_to(block.first_entry_id)
     except FormatError as error:
         return str(error)

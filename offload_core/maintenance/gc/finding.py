@@ -310,7 +310,7 @@ class Finder:
             data = found.pair.data
             assert data is not None
             try:
-                metadata = {} if found.pair.key.is_mapfile else self._tier.stat(data.key).user_metadata
+                metadata = self._tier.stat(data.key).user_metadata
             except (StoreError, FormatError):
                 return None
             is_its = metadata.get(TOPIC_KEY) == named.topic

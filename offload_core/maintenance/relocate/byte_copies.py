@@ -54,7 +54,7 @@ def copy_attempt(
     """Copy an attempt's data, its checksum files, and its index, and compare them; return their bytes.
 
     Args:
-        marks: user metadata of new objects, beside that of the old ones; a MapFile has none.
+        marks: user metadata of new objects, beside that of the old ones; a MapFile gets none.
 
     Raises:
         ObjectNotFoundError: data or index is not there.

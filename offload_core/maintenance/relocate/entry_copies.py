@@ -4,24 +4,18 @@ Positions and bytes stay. An offload reads ids without a gap, and lets a filter 
 that was left out before is read as one without bytes, and a filter that knows those ids takes it out again; the old
 copy's filter record stays as it is.
 
-A MapFile is written as Pulsar's offloader `filesystem` leaves it: data, `.crc` files, then the index. Values are
-compressed in blocks, as Pulsar's documentation configures it. A MapFile has no user metadata, so only a ledger of
-which no entry was left out goes into one. Source: docs/formats/mapfile.md.
-
 Before a new copy takes the old one's place, every byte of it is verified as by `offload verify --deep`, and it is
 opened as readers will; of a copy in another format the entries have the ids, lengths and bytes of the old copy's.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from tempfile import SpooledTemporaryFile
 from types import MappingProxyType
 from uuid import UUID
 
@@ -29,16 +23,12 @@ import numpy as np
 import numpy.typing as npt
 
 from offload_core.format.codec.arrays import Longs
-from offload_core.format.codec.mapfile.crc_files import CHUNK_BYTES, HEAD_BYTES, make_checksums
-from offload_core.format.codec.mapfile.sequence_file import SYNC_BYTES, FileCompression
-from offload_core.format.codec.mapfile.writer import MapFileWriter
 from offload_core.format.codec.object_format import (
     FORMAT_VERSION_KEY,
     ROLE_KEY,
     SOFTWARE_VERSION_KEY,
     TOPIC_KEY,
     ObjectFormat,
-    ObjectKey,
 )
 from offload_core.format.codec.object_marks import (
     FILTERED_DROPPED_KEY,
@@ -56,9 +46,8 @@ from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLe
 from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
 from offload_core.reading.read_handles import ColdReader, ColdReaders, ReadMemory, SparseEntries
 from offload_core.reading.read_handles.cold_copy import ColdExtent, open_extents
-from offload_core.storage.tier import MemoryBudget, Tier, upload_blocks
+from offload_core.storage.tier import MemoryBudget, Tier
 from offload_core.writing.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
-from offload_core.writing.offload.attempt_objects import ledger_metadata
 from offload_core.writing.offload.segment_offloader import SegmentFilter
 from offload_core.writing.offload_filters import FilterRun, joined
 from offload_hooks.errors import DataLossError, OptionError
@@ -252,96 +241,6 @@ def check_entries(
             )
 
 
-_HELD_CHECKSUMS_BYTES = 16 << 20
-"""More checksums than these, of 2 GiB, wait in a temporary file until the data is stored."""
-
-
-def write_mapfile(
-    target: Tier, key: ObjectKey, ledger: KeptLedger, *, block_bytes: int, budget: MemoryBudget
-) -> int:
-    """Write a ledger of which no entry is left out as a MapFile under `key`; return the bytes of its data file.
-
-    Args:
-        block_bytes: of a file, that are written at once.
-        budget: of the memory for that.
-
-    Raises:
-        OptionError: an entry is too long for the format; nothing is visible.
-        StoreError, FormatError: of either side.
-    """
-    assert key.checksum_keys is not None
-    data_checksums_key, index_checksums_key = key.checksum_keys
-
-    def upload(name: str, parts: Iterable[bytes]) -> int:
-        blocks = _cut(parts, block_bytes)
-        return upload_blocks(target, name, blocks, block_bytes=block_bytes, budget=budget).size_bytes
-
-    with SpooledTemporaryFile(_HELD_CHECKSUMS_BYTES) as checksums:
-        packed = _Packed(ledger)
-        checksums.write(make_checksums(b""))
-        size_bytes = upload(key.data_key, _summed(packed, checksums.write))
-        checksums.seek(0)
-        upload(data_checksums_key, iter(lambda: checksums.read(READ_BYTES), b""))
-    target.write_index(index_checksums_key, make_checksums(packed.index))
-    target.write_index(key.index_key, packed.index)
-    return size_bytes
-
-
-class _Packed:
-    """The data file of a ledger in parts; its index file when all were taken."""
-
-    def __init__(self, ledger: KeptLedger) -> None:
-        self._ledger = ledger
-        self.index = b""
-
-    def __iter__(self) -> Iterator[bytes]:
-        status = self._ledger.status()
-        writer = MapFileWriter(
-            ledger_metadata(status),
-            compression=FileCompression.BLOCK,
-            sync=os.urandom(SYNC_BYTES),
-            index_sync=os.urandom(SYNC_BYTES),
-        )
-        begin = 0
-        while begin < status.entry_count:
-            batch = self._ledger.read(begin, status.entry_count - 1, READ_BYTES)
-            for number in range(len(batch)):
-                payload = batch.data[batch.offsets[number] : batch.offsets[number + 1]]
-                yield writer.append(begin + number, payload)
-            begin = batch.stop_entry_id
-        rest, self.index = writer.finish()
-        yield rest
-
-
-def _summed(parts: Iterable[bytes], write: Callable[[bytes], object]) -> Iterator[bytes]:
-    """Yield the parts as they are, and write the checksums of the file's chunks."""
-    held = b""
-    for part in parts:
-        held += part
-        whole = len(held) - len(held) % CHUNK_BYTES
-        if whole:
-            write(make_checksums(held[:whole])[HEAD_BYTES:])
-            held = held[whole:]
-        yield part
-    write(make_checksums(held)[HEAD_BYTES:])
-
-
-def _cut(parts: Iterable[bytes], block_bytes: int) -> Iterator[memoryview]:
-    """Yield the same bytes as blocks of one length, but for the last."""
-    block = bytearray()
-    for part in parts:
-        left = memoryview(part)
-        while left:
-            taken = left[: block_bytes - len(block)]
-            block += taken
-            left = left[len(taken) :]
-            if len(block) == block_bytes:
-                yield memoryview(block).toreadonly()
-                block = bytearray()
-    if block:
-        yield memoryview(block).toreadonly()
-
-
 DEFAULT_BLOCK_BYTES = 64 << 20
 _OURS = frozenset(
     (
@@ -425,37 +324,33 @@ class EntryCopies:
         with ExitStack() as held:
             about = self._about(name, ledgers[0]) | dict(marks)
             filters = self._filters(name, ledgers)
-            if format_ is ObjectFormat.MAPFILE and filters:
-                raise OptionError(
-                    "entries are left out of a copy, which a MapFile cannot say",
-                    ledger_id=ledgers[0].ledger_id,
-                    hint="It can be moved as it is, or to pip17 or streaming.",
-                )
             kept: list[KeptLedger] = []
             for ledger in ledgers:
                 reader = held.enter_context(closing(self._readers.open(ledger, name)))
                 kept.append(KeptLedger(reader, ledger.info.entries or 0, check))
             if format_ is ObjectFormat.STREAMING:
                 size = self._segment(ledgers, kept, uuid, about, filters)
-            elif format_ is ObjectFormat.MAPFILE:
-                key = ObjectKey(
-                    folder=f"{name}/", uuid=uuid, ledger_id=kept[0].ledger_id, is_index=False, is_mapfile=True
-                )
-                budget = MemoryBudget(self._budget_bytes)
-                size = write_mapfile(self._target, key, kept[0], block_bytes=self._block_bytes, budget=budget)
             else:
-                size = self._whole(kept[0], uuid, about, filters)
+                size = self._whole(kept[0], uuid, format_, about, filters)
             sums = {each.ledger_id: each.sums for each in kept}
         return CopiedEntries(sums=sums, filters=filters, size_bytes=size)
 
     def _whole(
-        self, ledger: KeptLedger, uuid: UUID, about: Mapping[str, str], filters: Mapping[int, FilterRecord]
+        self,
+        ledger: KeptLedger,
+        uuid: UUID,
+        format_: ObjectFormat,
+        about: Mapping[str, str],
+        filters: Mapping[int, FilterRecord],
     ) -> int:
         run = KeptRun(filters[ledger.ledger_id]) if filters else None
         if run is not None:
             run.read_from(ledger)
         offloader = LedgerOffloader(
-            self._target, max_block_bytes=self._block_bytes, budget=MemoryBudget(self._budget_bytes)
+            self._target,
+            max_block_bytes=self._block_bytes,
+            budget=MemoryBudget(self._budget_bytes),
+            object_format=format_,
         )
         return offloader.offload(ledger, uuid, about, filter_run=run, exact_size=False).data_bytes
 

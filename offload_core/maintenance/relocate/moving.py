@@ -24,10 +24,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-from urllib.parse import unquote, urlsplit
 from uuid import UUID, uuid4
 
-from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.relocate.byte_copies import copy_attempt
 from offload_core.maintenance.relocate.entry_copies import (
     DEFAULT_BLOCK_BYTES,
@@ -42,12 +41,7 @@ from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.copy_check import check_coverage, check_stored, is_deletable_for
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, place_text, tier_record
 from offload_core.metadata.catalogue.listing import look_up
-from offload_core.metadata.catalogue.recorded_copies import (
-    MAPFILE_DRIVER,
-    RecordedCopy,
-    other_copy_key,
-    recorded_copies,
-)
+from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, other_copy_key, recorded_copies
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import (
     DriverMetadata,
@@ -194,9 +188,6 @@ class CopyMaker:
 
 _log = logging.getLogger(__name__)
 
-_BASE_PATH = "storageBasePath"
-"""The place of MapFiles in Pulsar's records; tiers of the driver `hdfs` have it."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -301,7 +292,7 @@ class Mover:
 
         Errors as of `move`, and those of ledgers that were deleted meanwhile.
         """
-        uuid, driver = uuid4(), self._driver(move)
+        uuid, driver = uuid4(), tier_record(self._target, move.format)
         old = _by_uuid(self._registry.info(move.name), move)
         recorded = old[move.replaces[0]]
         old_keys = [recorded.key] if recorded.mapfile_key is None else [recorded.key, recorded.mapfile_key]
@@ -455,15 +446,6 @@ class Mover:
 
     def _is_ours(self, driver: DriverMetadata) -> bool:
         return any(is_same_place(tier_record(tier), driver) for tier in (self._source, self._target))
-
-    def _driver(self, move: Move) -> DriverMetadata:
-        """Return the driver metadata of the target; of a MapFile as Pulsar's driver of them has it."""
-        driver = tier_record(self._target)
-        if move.format is not ObjectFormat.MAPFILE:
-            return driver
-        found = DriverMetadata(name=MAPFILE_DRIVER, properties=driver.properties)
-        place = urlsplit(self._target.describe().location)
-        return found.with_property(_BASE_PATH, unquote(place.path)) if place.scheme == "file" else found
 
 
 def _ledgers(info: ManagedLedgerInfo, move: Move) -> tuple[LedgerRecord, ...]:

@@ -13,7 +13,6 @@ from uuid import UUID
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.known_tiers import is_another_place, is_same_place, place_text
-from offload_core.metadata.catalogue.recorded_copies import MAPFILE_DRIVER
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import (
     CopyForm,
@@ -207,8 +206,7 @@ class _Planning:
             self._whole(ledger, context.driver)
 
     def _whole(self, ledger: LedgerRecord, driver: DriverMetadata | None) -> None:
-        is_mapfile = driver is not None and driver.name == MAPFILE_DRIVER
-        known = ObjectFormat.MAPFILE if is_mapfile else ObjectFormat.PIP17
+        known = ObjectFormat.PIP17 if driver is None else driver.ledger_format
         format_ = self._wanted.format or known
         if self._wanted.is_there(driver) and format_ is known:
             self._done.append(ledger.ledger_id)
@@ -219,7 +217,7 @@ class _Planning:
         elif format_ is ObjectFormat.STREAMING:
             self._move([ledger], CopyForm.SEGMENT, How.ENTRIES, format_)
         else:
-            self._rewrite(ledger, format_)
+            self._move([ledger], CopyForm.LEDGER, How.ENTRIES, format_)
 
     def _segmented(self, ledger: LedgerRecord, segments: dict[UUID, Segment]) -> None:
         context = ledger.context
@@ -236,7 +234,7 @@ class _Planning:
                     ledger, "only a part of the ledger is in segments, and one object has all of it"
                 )
             else:
-                self._rewrite(ledger, self._wanted.format)
+                self._move([ledger], CopyForm.LEDGER, How.ENTRIES, self._wanted.format)
             return
         is_done = True
         for share in context.segments:
@@ -257,13 +255,6 @@ class _Planning:
                 )
         if is_done:
             self._done.append(ledger.ledger_id)
-
-    def _rewrite(self, ledger: LedgerRecord, format_: ObjectFormat) -> None:
-        """Move a whole ledger into one object of another format, if that format allows it."""
-        if format_ is ObjectFormat.MAPFILE and recorded_filters(ledger):
-            self._leave_why(ledger, "its entries went through a filter, which a MapFile cannot say")
-        else:
-            self._move([ledger], CopyForm.LEDGER, How.ENTRIES, format_)
 
     def _move(
         self,

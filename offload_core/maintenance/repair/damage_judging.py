@@ -52,6 +52,7 @@ from offload_core.maintenance.repair.salvage import (
     Salvage,
     has_entries,
     index_of,
+    mapfile_custom_in,
     mapfile_index,
     pip17_metadata_in,
 )
@@ -314,7 +315,7 @@ def _made(
 ) -> bytes:
     if scan is not None:
         assert scan.header is not None
-        return mapfile_index(scan.records, key.data_key, scan.header.sync)
+        return mapfile_index(scan.records, key.data_key, scan.header.sync, old)
     marks = ObjectMarks.of(user_metadata)
     is_ours = user_metadata.get(SOFTWARE_VERSION_KEY, "").startswith("pulsar-offload ")
     has_directory = (
@@ -367,7 +368,9 @@ def _metadata_of(scan: MapFileScan | None, old: bytes) -> bytes:
     """Return the index to take metadata from: of a MapFile, an index of PIP-17 with its ledger's metadata."""
     if scan is None:
         return old
-    return b"" if scan.metadata is None else pack_pip17_index(scan.metadata, [], 0)
+    if scan.metadata is None:
+        return b""
+    return pack_pip17_index(scan.metadata.with_custom(mapfile_custom_in(old)), [], 0)
 
 
 def copies_of(tier: Tier, ledger_ids: Collection[int]) -> Mapping[int, list[ObjectKey]]:

@@ -19,7 +19,7 @@ from offload_core.maintenance.verify.deep import check_data
 from offload_core.maintenance.verify.pair_checks import examine
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.catalogue.listing import find_pair
-from offload_core.metadata.records import EntryPosition, LedgerRecord, OtherCopy
+from offload_core.metadata.records import EntryPosition, LedgerRecord, OtherCopy, ledger_copy_key
 from offload_core.metadata.records.filter_record import FilterMode, FilterRecord
 from offload_core.metadata.records.ledger_changes import LedgerCounts, copies_read, counts_of
 from offload_core.metadata.records.replacements import CopyForm
@@ -155,13 +155,10 @@ class HotCopies:
         run = open_filter(self.environment, name, last, known.info)
         if run is not None and not run.takes(last):
             raise AttemptError("the ledger's filter does not let it be offloaded yet", ledger_id=ledger_id)
-        key = ObjectKey(folder="", uuid=uuid4(), ledger_id=ledger_id, is_index=False)
+        driver = tier_record(tier)
+        key = ledger_copy_key(name, ledger_id, uuid4(), driver)
         copy = OtherCopy(
-            uuid=key.uuid,
-            form=CopyForm.LEDGER,
-            driver=tier_record(tier),
-            since_ms=now_ms(),
-            ledger_ids=(ledger_id,),
+            uuid=key.uuid, form=CopyForm.LEDGER, driver=driver, since_ms=now_ms(), ledger_ids=(ledger_id,)
         )
         steps = Replacement(
             registry=RecordRegistry(records, now_ms),

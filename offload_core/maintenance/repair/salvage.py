@@ -42,6 +42,7 @@ from offload_core.format.codec.mapfile.sequence_file import (
     SYNC_BYTES,
     FileCompression,
     SequenceHeader,
+    parse_whole_header,
 )
 from offload_core.format.codec.mapfile.writer import INDEX_INTERVAL, SequenceFileWriter
 from offload_core.format.codec.object_format import ROLE_KEY, TOPIC_KEY, ObjectFormat, ObjectKey
@@ -159,10 +160,19 @@ def numbered(contents: Contents) -> dict[int, list[BlockEntry]]:
     }
 
 
-def mapfile_index(records: Iterable[IndexedRecord], data_key: str, sync: bytes) -> bytes:
-    """The index file of a MapFile, as Hadoop writes it; its sync is made of the data file's and its key."""
+def mapfile_index(records: Iterable[IndexedRecord], data_key: str, sync: bytes, old: bytes = b"") -> bytes:
+    """The index file of a MapFile, as Hadoop writes it; its sync is made of the data file's and its key.
+
+    Args:
+        old: what there is of its old index, whose header may have properties of the ledger.
+    """
     own = hashlib.sha256(sync + data_key.encode()).digest()[:SYNC_BYTES]
-    header = SequenceHeader(compression=FileCompression.BLOCK, value_class=LONG_WRITABLE, sync=own)
+    header = SequenceHeader(
+        compression=FileCompression.BLOCK,
+        value_class=LONG_WRITABLE,
+        sync=own,
+        metadata=mapfile_custom_in(old),
+    )
     writer = SequenceFileWriter(header)
     indexed_count, indexed_position = -INDEX_INTERVAL, 0
     for count, record in enumerate(records):
@@ -170,6 +180,14 @@ def mapfile_index(records: Iterable[IndexedRecord], data_key: str, sync: bytes) 
             writer.append(record.key, record.position.to_bytes(8, "big"))
             indexed_count, indexed_position = count, record.position
     return writer.finish()
+
+
+def mapfile_custom_in(index: bytes) -> tuple[tuple[str, str], ...]:
+    """The properties of the ledger that stand in a MapFile's index, if its header can be read."""
+    try:
+        return parse_whole_header(index, LONG_WRITABLE).metadata
+    except FormatError:
+        return ()
 
 
 def index_of(

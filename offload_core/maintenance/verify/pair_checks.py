@@ -197,7 +197,10 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         marks=ObjectMarks.of(metadata),
         stat=None if data is None else CopyStat.of(data),
     )
-    if not pair.key.is_mapfile and not found.found:  # Pulsar's filesystem offloader keeps none
+    is_described = any(FORMAT_VERSION_KEY in each.user_metadata for each in (data, index) if each is not None)
+    if (
+        is_described or not pair.key.is_mapfile
+    ) and not found.found:  # a MapFile has none, as Pulsar leaves it
         for each, role in ((data, "data"), (index, "index")):
             if each is not None:
                 found.extend(_user_metadata(each, role))
@@ -252,7 +255,7 @@ def _alone(tier: Tier, listed: Pair, found: Findings) -> Examined | None:
         return None
     metadata: Mapping[str, str] = {}
     beside = listed.block_checksums
-    if beside is not None and not listed.key.is_mapfile:
+    if beside is not None:
         stat = _stat(tier, beside.key, beside, found)
         if stat is None:
             return None

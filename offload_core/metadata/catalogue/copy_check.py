@@ -294,8 +294,9 @@ def check_found(tier: Tier, record: LedgerRecord, found: FoundCopy) -> Mismatch 
     mismatch = check_copy(record, found.copy, found.stat, found.index)
     if found.index is None or found.index.sequence_file is None or not is_deletable_for(mismatch):
         return mismatch
+    gaps = found.stat is not None and found.stat.marks.skips_ids
     try:
-        _walk_to_end(tier, found.copy.key, found.index, found.index.sequence_file)
+        _walk_to_end(tier, found.copy.key, found.index, found.index.sequence_file, gaps=gaps)
     except (FormatError, ObjectNotFoundError) as error:
         return Mismatch(
             kind=MismatchKind.LAST_ENTRY,
@@ -513,7 +514,7 @@ def _filter_mismatches(copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex) 
         )
         return
     marked = (stat.marks.is_filtered, stat.marks.has_gaps)
-    if marked != (True, found.mode is FilterMode.GAP) and not copy.key.is_mapfile:
+    if marked != (True, found.mode is FilterMode.GAP):
         yield Mismatch(
             kind=MismatchKind.FILTER,
             what="user metadata does not say of a filter what the index says",
@@ -550,7 +551,7 @@ def _brief(record: FilterRecord | None) -> str:
     return "no filter" if record is None else record.pack(short=True)
 
 
-def _walk_to_end(tier: Tier, key: ObjectKey, index: ObjectIndex, file: SequenceFile) -> None:
+def _walk_to_end(tier: Tier, key: ObjectKey, index: ObjectIndex, file: SequenceFile, *, gaps: bool) -> None:
     """Read the end of a MapFile; `FormatError` if it does not end with the ledger's last entry."""
     (ledger,) = index.ledgers
     last = ledger.blocks[-1]
@@ -561,7 +562,8 @@ def _walk_to_end(tier: Tier, key: ObjectKey, index: ObjectIndex, file: SequenceF
             length = min(_WINDOW_BYTES, stop - at)
             window = tier.read_range(key.data_key, at, length)
             if cursor is None:
-                cursor = MapFileCursor(window, file, ledger.ledger_id, last, more=length < last.length)
+                more = length < last.length
+                cursor = MapFileCursor(window, file, ledger.ledger_id, last, more=more, gaps=gaps)
             else:
                 cursor.feed(window, at)
             at += length

@@ -7,10 +7,12 @@ are opened: a record or an object never decides where credentials are sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
+from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.metadata.records import DriverMetadata
 from offload_core.metadata.records.attempts import place_of
+from offload_core.metadata.records.offload_context import MAPFILE_DRIVER
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 
@@ -19,14 +21,32 @@ _LOCATION = "location"
 """Our own property: Pulsar's do not have the prefix in a bucket. Pulsar ignores it."""
 
 
-def tier_record(tier: Tier) -> DriverMetadata:
-    """The driver metadata that records get for a tier: Pulsar's name of its driver, its properties, its location."""
+_BASE_PATH = "storageBasePath"
+"""Pulsar's property of a tier of MapFiles."""
+
+
+def offload_format(tier: Tier) -> ObjectFormat:
+    """The format of ledgers that are offloaded to a tier: MapFiles, if it was opened by Pulsar's driver of them."""
+    return tier_record(tier).ledger_format
+
+
+def tier_record(tier: Tier, format_: ObjectFormat | None = None) -> DriverMetadata:
+    """The driver metadata that records get for a tier: Pulsar's name of its driver, its properties, its location.
+
+    Args:
+        format_: of the copy that is recorded; None for what is offloaded to the tier.
+    """
     description = tier.describe()
     properties = {name: value for name, value in description.driver_metadata.items() if name != _DRIVER}
-    return DriverMetadata(
-        name=description.driver_metadata.get(_DRIVER, description.name),
-        properties=(*properties.items(), (_LOCATION, description.location)),
-    )
+    name = description.driver_metadata.get(_DRIVER, description.name)
+    if format_ is ObjectFormat.MAPFILE:
+        name = MAPFILE_DRIVER
+    elif format_ is not None and name == MAPFILE_DRIVER:
+        name = description.name
+    place = urlsplit(description.location)
+    if name == MAPFILE_DRIVER and place.scheme == "file":
+        properties[_BASE_PATH] = unquote(place.path)
+    return DriverMetadata(name=name, properties=(*properties.items(), (_LOCATION, description.location)))
 
 
 _PROVIDERS = {
@@ -48,11 +68,14 @@ def broker_record(tier: Tier, driver: str) -> DriverMetadata:
         OptionError: a broker with these policies does not find the objects of the tier.
     """
     recorded, provider = tier_record(tier), _PROVIDERS.get(driver.lower())
+    base_path = recorded.get(_BASE_PATH)
+    if driver.lower() == MAPFILE_DRIVER == recorded.name and base_path is not None:
+        return DriverMetadata(name=driver, properties=((_BASE_PATH, base_path),))
     location, bucket = recorded.get(_LOCATION) or "", recorded.get("bucket")
     if provider is None or bucket is None or urlsplit(location).path.strip("/"):
         raise OptionError(
             "brokers cannot read what is offloaded to this tier",
-            expected=f"a bucket without a prefix, by one of the drivers {', '.join(_PROVIDERS)}",
+            expected=f"{MAPFILE_DRIVER}, or a bucket without a prefix by one of {', '.join(_PROVIDERS)}",
             found=f"{driver}: {location}",
         )
     properties = [(name, value) for name, value in recorded.properties if name != _LOCATION]

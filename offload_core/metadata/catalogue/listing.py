@@ -108,7 +108,7 @@ def look_up_pair(tier: Tier, key: ObjectKey) -> Pair:
         pair.data_checksums, pair.index_checksums = (
             listed_of(look_up(tier, each)) for each in key.checksum_keys
         )
-    elif data is not None:
+    if data is not None:
         pair.user_metadata = data.user_metadata
     return pair
 
@@ -255,14 +255,11 @@ def _found(tier: Tier, stored: StoredObject) -> StoredObject | None:
 
 
 def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatError | None]:
-    """The user metadata of the data object, else of the index; and the error of the first.
-
-    Pulsar's filesystem offloader keeps none.
-    """
+    """The user metadata of the data object, else of the index; and the error of the first."""
     if pair.user_metadata is not None:
         return pair.user_metadata, None
     damage: FormatError | None = None
-    for listed in () if pair.key.is_mapfile else (pair.data, pair.index):
+    for listed in (pair.data, pair.index):
         if listed is not None:
             try:
                 return tier.stat(listed.key).user_metadata, damage

@@ -14,11 +14,9 @@ from offload_core.metadata.records import (
     LedgerRecord,
     ManagedLedgerInfo,
     OtherCopy,
+    ledger_copy_key,
 )
 from offload_core.metadata.records.offload_context import FILTER_PROPERTY
-
-MAPFILE_DRIVER = "filesystem"
-"""Pulsar's driver that stores MapFiles."""
 
 _UNFINISHED = {
     AttemptStatus.ASSIGNED: "by its record this segment is not offloaded yet",
@@ -65,16 +63,13 @@ def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") ->
             )
             begin = max(begin, copy.stop_entry_id or 0)
             continue
-        object_key = ObjectKey(
-            folder=folder, uuid=copy.uuid, ledger_id=record.ledger_id, is_index=False, is_mapfile=False
-        )
-        mapfile_key = replace(
-            object_key, folder=f"{folder}{managed_ledger_of_topic(topic)}/", is_mapfile=True
-        )
+        name = managed_ledger_of_topic(topic)
+        key = ledger_copy_key(name, record.ledger_id, copy.uuid, driver)
+        mapfile_key = ObjectKey.of_mapfile(folder + name, record.ledger_id, copy.uuid)
         yield RecordedCopy(
             topic=topic,
             ledger_id=record.ledger_id,
-            key=mapfile_key if driver is not None and driver.name == MAPFILE_DRIVER else object_key,
+            key=replace(key, folder=folder + key.folder),
             begin_entry_id=0,
             stop_entry_id=None,
             unfinished=None if copy.complete else "by its record this attempt did not finish",
@@ -85,14 +80,9 @@ def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") ->
 
 def other_copy_key(topic: TopicName, copy: OtherCopy) -> ObjectKey:
     """The key of the data object of a copy that a topic's record names beside those that are read."""
-    is_mapfile = copy.form is CopyForm.LEDGER and copy.driver.name == MAPFILE_DRIVER
-    return ObjectKey(
-        folder=f"{managed_ledger_of_topic(topic)}/" if is_mapfile else "",
-        uuid=copy.uuid,
-        ledger_id=copy.ledger_ids[0] if copy.form is CopyForm.LEDGER else None,
-        is_index=False,
-        is_mapfile=is_mapfile,
-    )
+    if copy.form is CopyForm.SEGMENT:
+        return ObjectKey(folder="", uuid=copy.uuid, ledger_id=None, is_index=False)
+    return ledger_copy_key(managed_ledger_of_topic(topic), copy.ledger_ids[0], copy.uuid, copy.driver)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

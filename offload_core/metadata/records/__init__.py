@@ -24,6 +24,7 @@ from offload_core.metadata.records.offload_context import (
     EntryPosition,
     OffloadContext,
     OffloadSegment,
+    ledger_copy_key,
 )
 from offload_core.metadata.records.read_priority import ReadPriority, parse_read_priority
 from offload_core.metadata.records.replacements import (
@@ -92,6 +93,7 @@ __all__ = [
     "forget_replaced",
     "forget_replacement",
     "forget_segment",
+    "ledger_copy_key",
     "mark_hot_copy_deleted",
     "mark_segmented_hot_copy_deleted",
     "other_copies",

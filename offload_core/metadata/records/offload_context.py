@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_hooks.errors import MetadataError, OptionError
 from offload_hooks.json_text import WHOLE, shortened
 
@@ -39,6 +40,9 @@ DAMAGED_PROPERTY = "pulsar-offload.damaged"
 MIRRORED_PROPERTY = "pulsar-offload.mirrored"
 """Property in a ledger's context in a mirror of a live record: the copy is the live record's; see `live_changes`."""
 
+MAPFILE_DRIVER = "filesystem"
+"""Pulsar's driver that stores MapFiles."""
+
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})")
 
 
@@ -61,6 +65,11 @@ class DriverMetadata:
     properties: tuple[tuple[str, str], ...] = ()
     unknown_fields: bytes = b""
 
+    @property
+    def ledger_format(self) -> ObjectFormat:
+        """The format of a ledger's copy by this driver, if it is one object."""
+        return ObjectFormat.MAPFILE if self.name == MAPFILE_DRIVER else ObjectFormat.PIP17
+
     def get(self, name: str) -> str | None:
         """The property's value, None if there is none; the last of several, as in Pulsar."""
         return dict(self.properties).get(name)
@@ -71,6 +80,15 @@ class DriverMetadata:
         if value is not None and self.get(name) is None:
             changed.append((name, value))
         return replace(self, properties=tuple((known, new) for known, new in changed if new is not None))
+
+
+def ledger_copy_key(
+    managed_ledger: str, ledger_id: int, uuid: UUID, driver: DriverMetadata | None
+) -> ObjectKey:
+    """The key of the data object of a ledger's copy, by what is recorded of it."""
+    if driver is not None and driver.ledger_format is ObjectFormat.MAPFILE:
+        return ObjectKey.of_mapfile(managed_ledger, ledger_id, uuid)
+    return ObjectKey.of_ledger(ledger_id, uuid)
 
 
 class AttemptStatus(enum.Enum):

@@ -2,12 +2,12 @@
 
 Ledger-based offload (PIP-17). It keeps no records: its caller records the attempt's uuid before, and that it is
 complete after. An attempt that ends with an error leaves no upload, if the store still answers; what a crash leaves,
-`delete_offloaded` with the same uuid deletes.
+`delete_offloaded` with the same uuid deletes. To a tier of Pulsar's driver `filesystem` a ledger goes as a MapFile.
 
 `LedgerBlocks` cuts the ledger as Pulsar does: every block but the last is exactly the maximum long; an entry that fits
-no such block has one for itself. Entries are read in batches, go through a filter if there is one, and are framed by
-the kernel. The first block begins with entry 0, whatever was left out; where nothing is left of a ledger, it has one
-block without entries. Source: docs/formats/pip17.md; the reference implementation is `codec.pip17.plan_blocks`.
+no such block has one for itself. Entries are framed by the kernel. The first block begins with entry 0, whatever was
+left out; where nothing is left of a ledger, it has one block without entries. Source: docs/formats/pip17.md; the
+reference implementation is `codec.pip17.plan_blocks`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
+from tempfile import SpooledTemporaryFile
+from typing import Protocol
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.arrays import Bytes, read_only
+from offload_core.format.codec.arrays import Bytes
 from offload_core.format.codec.block_layout import (
     BLOCK_HEADER_BYTES,
     FRAME_HEADER_BYTES,
@@ -36,11 +39,14 @@ from offload_core.format.codec.entry_directory import (
 )
 from offload_core.format.codec.index import BlockEntry
 from offload_core.format.codec.kernels.frames import fill_padding, frame_entries
-from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.format.codec.mapfile.crc_files import make_checksums
+from offload_core.format.codec.object_format import TOPIC_KEY, ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import pack_pip17_index
+from offload_core.metadata.catalogue.known_tiers import offload_format
 from offload_core.metadata.records.filter_record import FilterMode, FilterRecord
 from offload_core.storage.tier import MemoryBudget, Tier, check_blocks, upload_blocks
 from offload_core.storage.tier.block_upload import DEFAULT_PARTS_IN_FLIGHT
+from offload_core.storage.tier.tier import NO_METADATA
 from offload_core.writing.offload.attempt_objects import (
     WrittenChecksums,
     delete_attempt,
@@ -49,69 +55,42 @@ from offload_core.writing.offload.attempt_objects import (
     ledger_metadata,
     user_metadata,
 )
+from offload_core.writing.offload.ledger_entries import LedgerEntries, OffloadBatch
+from offload_core.writing.offload.ledger_mapfile import LedgerMapFile, cut_into_blocks
 from offload_core.writing.offload_filters import MOST_TOMBSTONE_BYTES, FilterRun
-from offload_hooks.errors import DataLossError, OptionError, placed
-from offload_hooks.ledger_stores import EntryBatch, LedgerReader, LedgerStatus
-
-READ_BYTES = 4 << 20
-"""Bytes that are read of the hot tier at once."""
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Entries that were read, and how many of them are framed."""
-
-    entry_ids: npt.NDArray[np.int64]
-    values: Bytes
-    offsets: npt.NDArray[np.int64]
-    done: int = 0
-
-    @property
-    def left(self) -> int:
-        return len(self.entry_ids) - self.done
+from offload_hooks.errors import OptionError, placed
+from offload_hooks.ledger_stores import LedgerReader, LedgerStatus
 
 
 class LedgerBlocks:
     """Iterates once over a ledger's blocks; `index` then has them, `data_length` their bytes, `anchors` some entries.
 
     Args:
-        ledger: a sealed ledger.
-        status: its status; it has at least one entry.
+        entries: of a sealed ledger.
         max_block_bytes: the length of all blocks but the last; room for a header and an empty entry.
         new_block: allocates the memory of a block, by its bytes.
-        filter_run: the filter of the entries; None for none.
-        exact_size: whether the entries must have the size of `status`, which can be wrong for a cold copy.
 
-    Raises (as it is iterated over):
-        StoreError, FormatError: of the hot tier.
-        DataLossError: it gave other entries than those it was asked for, or of another size than its status.
-        PluginError, UnresolvedTransactionError: of the filter.
+    Raises (as it is iterated over): what `entries` raise.
     """
 
     def __init__(
-        self,
-        ledger: LedgerReader,
-        status: LedgerStatus,
-        max_block_bytes: int,
-        new_block: Callable[[int], Bytes],
-        filter_run: FilterRun | None = None,
-        *,
-        exact_size: bool = True,
+        self, entries: LedgerEntries, max_block_bytes: int, new_block: Callable[[int], Bytes]
     ) -> None:
-        self._ledger = ledger
-        self._entry_count = status.entry_count
-        self._exact_size = exact_size
-        self._payload_bytes = status.size_bytes
+        self._entries = entries
         self._max_block_bytes = max_block_bytes
         self._new_block = new_block
-        self._filter_run = filter_run
         self.index: list[BlockEntry] = []
         self.data_length = 0
         self.anchors = no_anchors()
         self._last_frame: int | None = None
 
+    @property
+    def count(self) -> int:
+        """The number of the blocks so far."""
+        return len(self.index)
+
     def __iter__(self) -> Iterator[memoryview]:
-        batches = self._batches()
+        batches = iter(self._entries)
         batch = next(batches, None)
         if batch is None:
             yield self._ended(self._new_block(BLOCK_HEADER_BYTES), 0, BLOCK_HEADER_BYTES, BLOCK_HEADER_BYTES)
@@ -145,7 +124,7 @@ class LedgerBlocks:
         self.data_length += length
         return block.data[:length]
 
-    def _fill(self, batch: _Batch, block: Bytes, end: int) -> int:
+    def _fill(self, batch: OffloadBatch, block: Bytes, end: int) -> int:
         """Frame as many entries as fit the block from `end` on; where the last of them ends."""
         borders = batch.offsets[batch.done + 1 :] - batch.offsets[batch.done]
         borders = borders + FRAME_HEADER_BYTES * np.arange(1, len(borders) + 1)
@@ -168,45 +147,8 @@ class LedgerBlocks:
         )
         self._last_frame = int(frames[-1])
 
-    def _batches(self) -> Iterator[_Batch]:
-        begin, size = 0, 0
-        while begin < self._entry_count:
-            read = self._ledger.read(begin, self._entry_count - 1, READ_BYTES)
-            if read.first_entry_id != begin or not 0 < len(read) <= self._entry_count - begin:
-                raise DataLossError(
-                    "the hot tier gave other entries than it was asked for",
-                    ledger_id=self._ledger.ledger_id,
-                    entry_id=begin,
-                    expected=f"entries from {begin} to {self._entry_count - 1} at most",
-                    found=f"{len(read)} from {read.first_entry_id}",
-                )
-            size += read.offsets[-1] - read.offsets[0]
-            begin = read.stop_entry_id
-            is_other = size > self._payload_bytes or (
-                begin == self._entry_count and size < self._payload_bytes
-            )
-            if self._exact_size and is_other:
-                raise DataLossError(
-                    "the hot tier gave entries of another size than the status of the ledger",
-                    ledger_id=self._ledger.ledger_id,
-                    expected=f"{self._payload_bytes} bytes",
-                    found=f"{size} bytes up to entry {begin - 1}",
-                )
-            batch = self._filtered(read)
-            if batch.left:
-                yield batch
 
-    def _filtered(self, read: EntryBatch) -> _Batch:
-        run = self._filter_run
-        if run is None:
-            entry_ids = np.arange(read.first_entry_id, read.stop_entry_id)
-            return _Batch(entry_ids, read_only(read.data), np.asarray(read.offsets))
-        filtered = run.apply(self._ledger.ledger_id, read)
-        run.note(filtered, filtered.stop_entry_id)
-        return _Batch(filtered.entry_ids, filtered.data, filtered.offsets)
-
-
-def _alone(batch: _Batch) -> int:
+def _alone(batch: OffloadBatch) -> int:
     """The length of a block of the batch's next entry alone."""
     length = int(batch.offsets[batch.done + 1] - batch.offsets[batch.done])
     return BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES + length
@@ -219,13 +161,18 @@ DEFAULT_MAX_ENTRY_BYTES = (5 << 20) + (10 << 10)
 """Pulsar's largest message by default, and its metadata."""
 
 
+_HELD_CHECKSUMS_BYTES = 16 << 20
+"""More checksums of a MapFile than these, of 2 GiB, wait in a temporary file until the data is stored."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffloadProgress:
     """The progress of one ledger's offload.
 
     Attributes:
         blocks: blocks that were built; some of them are still on their way.
-        data_bytes: their bytes, of `total_bytes` or a little more; of fewer where a filter drops entries.
+        data_bytes: their bytes, of `total_bytes` or a little more; of fewer where a filter drops entries, or a MapFile
+            is compressed.
         elapsed_s: seconds since it began.
     """
 
@@ -247,14 +194,14 @@ class OffloadedLedger:
     """The cold copy that an offload made.
 
     Attributes:
+        key: of its data object.
         entries: the ledger's, filtered or not.
         filter: what a filter did to them; None if none ran.
     """
 
     ledger_id: int
     uuid: UUID
-    data_key: str
-    index_key: str
+    key: ObjectKey
     data_bytes: int
     blocks: int
     entries: int
@@ -262,6 +209,81 @@ class OffloadedLedger:
 
 
 ProgressListener = Callable[[OffloadProgress], None]
+
+
+class _Blocks(Protocol):
+    """Blocks that are made one after another: their number, and their bytes, so far."""
+
+    @property
+    def count(self) -> int: ...
+
+    data_length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Offload:
+    """One call of `LedgerOffloader.offload`; see there."""
+
+    status: LedgerStatus
+    entries: LedgerEntries
+    uuid: UUID
+    extra_metadata: Mapping[str, str]
+    run: FilterRun | None
+    exact_size: bool
+    listener: ProgressListener | None
+
+    @property
+    def most_bytes(self) -> int:
+        """The bytes of the entries as frames in one block; of tiny entries more than a filter makes of them."""
+        status, tombstones = self.status, 0
+        if self.run is not None and self.run.mode is FilterMode.TOMBSTONE:
+            tombstones = status.entry_count * MOST_TOMBSTONE_BYTES
+        return BLOCK_HEADER_BYTES + status.size_bytes + status.entry_count * FRAME_HEADER_BYTES + tombstones
+
+    @property
+    def record(self) -> FilterRecord | None:
+        """What the filter did, once all entries were read."""
+        return None if self.run is None else self.run.record()
+
+    def user_metadata(self, role: str) -> dict[str, str]:
+        """The user metadata of the object with this role."""
+        software = f"pulsar-offload {version('pulsar-offload')}"
+        filtered = {} if role == "checksums" else filter_metadata(self.run)
+        counts = filter_counts(self.record) if role == "index" else {}
+        return user_metadata(role, software, {**self.extra_metadata, **filtered, **counts})
+
+    def mapfile_metadata(self, role: str) -> dict[str, str]:
+        """The same of a MapFile, which has none, as Pulsar leaves it, unless a filter ran."""
+        return {} if self.run is None else self.user_metadata(role)
+
+    def watched(self, made: Iterable[memoryview], blocks: _Blocks) -> Iterator[memoryview]:
+        """The blocks as they are made; the listener is called when the next is asked for."""
+        started, total = time.monotonic(), self.most_bytes
+        for block in made:
+            yield block
+            if self.listener is not None:
+                self.listener(
+                    OffloadProgress(
+                        ledger_id=self.status.ledger_id,
+                        uuid=self.uuid,
+                        blocks=blocks.count,
+                        data_bytes=blocks.data_length,
+                        total_bytes=total,
+                        elapsed_s=time.monotonic() - started,
+                    )
+                )
+
+    def offloaded(self, key: ObjectKey, blocks: _Blocks) -> OffloadedLedger:
+        """The result, once all is written."""
+        return OffloadedLedger(
+            ledger_id=self.status.ledger_id,
+            uuid=self.uuid,
+            key=key,
+            data_bytes=blocks.data_length,
+            blocks=blocks.count,
+            entries=self.status.entry_count,
+            filter=self.record,
+        )
 
 
 class LedgerOffloader:
@@ -273,7 +295,8 @@ class LedgerOffloader:
         max_entry_bytes: the largest entry that is expected; of a larger one the offload fails, if no block has room.
         budget: what the blocks of all offloads together may take.
         parts_in_flight: the most blocks of one offload on their way at once.
-        checksums: write those of all blocks and the index beside them.
+        checksums: write those of all blocks and the index beside them; a MapFile has its `.crc` files always.
+        object_format: of the copies, `PIP17` or `MAPFILE`; None for that of the tier's driver.
     """
 
     def __init__(
@@ -285,8 +308,10 @@ class LedgerOffloader:
         budget: MemoryBudget | None = None,
         parts_in_flight: int = DEFAULT_PARTS_IN_FLIGHT,
         checksums: bool = False,
+        object_format: ObjectFormat | None = None,
     ) -> None:
         self._tier = tier
+        self._format = offload_format(tier) if object_format is None else object_format
         self._checksums = checksums
         self._max_block_bytes = max_block_bytes
         self._largest_bytes = max(max_block_bytes, BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES + max_entry_bytes)
@@ -307,9 +332,10 @@ class LedgerOffloader:
 
         Args:
             uuid: the attempt's, never used before.
-            extra_metadata: user metadata of both objects; with `managedledgername` a bucket explains itself.
+            extra_metadata: user metadata of both objects; with `managedledgername` a bucket explains itself. A MapFile
+                lies under that name.
             filter_run: what the entries go through; None for nothing. For this call only.
-            exact_size: see `LedgerBlocks`.
+            exact_size: see `LedgerEntries`.
             listener: called after each block that was built.
 
         Raises:
@@ -320,61 +346,90 @@ class LedgerOffloader:
         """
         status = ledger.status()
         _check_sealed(status)
-        key = ObjectKey(folder="", uuid=uuid, ledger_id=status.ledger_id, is_index=False)
-        blocks = LedgerBlocks(
-            ledger, status, self._max_block_bytes, self._tier.new_block, filter_run, exact_size=exact_size
-        )
-        total = BLOCK_HEADER_BYTES + status.size_bytes + status.entry_count * FRAME_HEADER_BYTES
-        if filter_run is not None and filter_run.mode is FilterMode.TOMBSTONE:
-            total += status.entry_count * MOST_TOMBSTONE_BYTES  # more than it takes of tiny entries
-        check_blocks(self._tier.describe().capabilities, self._max_block_bytes, total if exact_size else None)
-        written = WrittenChecksums()
-        filtered = filter_metadata(filter_run)
-        software = f"pulsar-offload {version('pulsar-offload')}"
+        entries = LedgerEntries(ledger, status, filter_run, exact_size=exact_size)
+        write = self._write_mapfile if self._format is ObjectFormat.MAPFILE else self._write_blocks
         with placed(ledger_id=status.ledger_id):
-            upload_blocks(
-                self._tier,
-                key.data_key,
-                _watched(
-                    written.of(blocks) if self._checksums else blocks, blocks, status, uuid, total, listener
-                ),
-                block_bytes=min(total, self._largest_bytes) if exact_size else self._largest_bytes,
-                total_bytes=total if exact_size else None,
-                user_metadata=user_metadata("data", software, {**extra_metadata, **filtered}),
-                budget=self._budget,
-                parts_in_flight=self._parts_in_flight,
+            return write(
+                _Offload(
+                    status=status,
+                    entries=entries,
+                    uuid=uuid,
+                    extra_metadata=extra_metadata,
+                    run=filter_run,
+                    exact_size=exact_size,
+                    listener=listener,
+                )
             )
-            record = None if filter_run is None else filter_run.record()
-            index = pack_pip17_index(
-                ledger_metadata(status, record), blocks.index, blocks.data_length, _directory(blocks)
-            )
-            if self._checksums:
-                written.write(self._tier, key, index, user_metadata("checksums", software, extra_metadata))
-            self._tier.write_index(
-                key.index_key,
-                index,
-                user_metadata=user_metadata(
-                    "index", software, {**extra_metadata, **filtered, **filter_counts(record)}
-                ),
-            )
-        return OffloadedLedger(
-            ledger_id=status.ledger_id,
-            uuid=uuid,
-            data_key=key.data_key,
-            index_key=key.index_key,
-            data_bytes=blocks.data_length,
-            blocks=len(blocks.index),
-            entries=status.entry_count,
-            filter=record,
-        )
 
-    def delete_offloaded(self, ledger_id: int, uuid: UUID) -> None:
+    def _write_blocks(self, of: _Offload) -> OffloadedLedger:
+        key = self._key(of.status.ledger_id, of.uuid, of.extra_metadata)
+        blocks = LedgerBlocks(of.entries, self._max_block_bytes, self._tier.new_block)
+        total = of.most_bytes if of.exact_size else None
+        check_blocks(self._tier.describe().capabilities, self._max_block_bytes, total)
+        written = WrittenChecksums()
+        upload_blocks(
+            self._tier,
+            key.data_key,
+            of.watched(written.of(blocks) if self._checksums else blocks, blocks),
+            block_bytes=self._largest_bytes if total is None else min(total, self._largest_bytes),
+            total_bytes=total,
+            user_metadata=of.user_metadata("data"),
+            budget=self._budget,
+            parts_in_flight=self._parts_in_flight,
+        )
+        metadata = ledger_metadata(of.status, of.record)
+        index = pack_pip17_index(metadata, blocks.index, blocks.data_length, _directory(blocks))
+        if self._checksums:
+            written.write(self._tier, key, index, of.user_metadata("checksums"))
+        self._tier.write_index(key.index_key, index, user_metadata=of.user_metadata("index"))
+        return of.offloaded(key, blocks)
+
+    def _write_mapfile(self, of: _Offload) -> OffloadedLedger:
+        key = self._key(of.status.ledger_id, of.uuid, of.extra_metadata)
+        assert key.checksum_keys is not None
+        data_checksums_key, index_checksums_key = key.checksum_keys
+        check_blocks(self._tier.describe().capabilities, self._max_block_bytes)
+        upload = partial(
+            upload_blocks,
+            self._tier,
+            block_bytes=self._max_block_bytes,
+            budget=self._budget,
+            parts_in_flight=self._parts_in_flight,
+        )
+        with SpooledTemporaryFile(_HELD_CHECKSUMS_BYTES) as checksums:
+            mapfile = LedgerMapFile(of.entries, of.status, self._max_block_bytes, of.run, checksums)
+            upload(key.data_key, of.watched(mapfile, mapfile), user_metadata=of.mapfile_metadata("data"))
+            checksums.seek(0)
+            parts = iter(lambda: checksums.read(_HELD_CHECKSUMS_BYTES), b"")
+            upload(data_checksums_key, cut_into_blocks(parts, self._max_block_bytes))
+        self._tier.write_index(index_checksums_key, make_checksums(mapfile.index))
+        self._tier.write_index(key.index_key, mapfile.index, user_metadata=of.mapfile_metadata("index"))
+        return of.offloaded(key, mapfile)
+
+    def delete_offloaded(
+        self, ledger_id: int, uuid: UUID, extra_metadata: Mapping[str, str] = NO_METADATA
+    ) -> None:
         """Delete an attempt's objects and uploads, as far as they exist; none is left when it returns.
 
+        Args:
+            extra_metadata: as it was offloaded with, or its `managedledgername`, which a MapFile is found by.
+
         Raises:
+            OptionError: a MapFile is to be found without that name.
             StoreError: the store fails; it can be called again.
         """
-        delete_attempt(self._tier, ObjectKey(folder="", uuid=uuid, ledger_id=ledger_id, is_index=False))
+        delete_attempt(self._tier, self._key(ledger_id, uuid, extra_metadata))
+
+    def _key(self, ledger_id: int, uuid: UUID, extra_metadata: Mapping[str, str]) -> ObjectKey:
+        if self._format is not ObjectFormat.MAPFILE:
+            return ObjectKey.of_ledger(ledger_id, uuid)
+        if TOPIC_KEY not in extra_metadata:
+            raise OptionError(
+                "a MapFile lies under the name of its managed ledger, and none is given",
+                ledger_id=ledger_id,
+                expected=f"{TOPIC_KEY} in its user metadata",
+            )
+        return ObjectKey.of_mapfile(extra_metadata[TOPIC_KEY], ledger_id, uuid)
 
 
 def _check_sealed(status: LedgerStatus) -> None:
@@ -387,28 +442,3 @@ def _check_sealed(status: LedgerStatus) -> None:
 def _directory(blocks: LedgerBlocks) -> bytes:
     """The entry directory; an object that is read by one range needs none."""
     return pack_directory(blocks.anchors) if blocks.data_length > STRIDE_BYTES else b""
-
-
-def _watched(
-    made: Iterable[memoryview],
-    blocks: LedgerBlocks,
-    status: LedgerStatus,
-    uuid: UUID,
-    total: int,
-    listener: ProgressListener | None,
-) -> Iterator[memoryview]:
-    """The blocks as they are made; the listener is called when the next is asked for."""
-    started = time.monotonic()
-    for block in made:
-        yield block
-        if listener is not None:
-            listener(
-                OffloadProgress(
-                    ledger_id=status.ledger_id,
-                    uuid=uuid,
-                    blocks=len(blocks.index),
-                    data_bytes=blocks.data_length,
-                    total_bytes=total,
-                    elapsed_s=time.monotonic() - started,
-                )
-            )

@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 from uuid import UUID, uuid4
@@ -26,6 +27,7 @@ from offload_core.metadata.records import (
     DriverMetadata,
     LedgerRecord,
     ManagedLedgerInfo,
+    OffloadContext,
     begin_attempt,
     complete_attempt,
     mark_hot_copy_deleted,
@@ -411,7 +413,8 @@ class RecordedOffloads:
         """Clean up after an attempt that failed; the next attempt cleans up what cannot be cleaned up now."""
         is_stopped = isinstance(error, OffloadStoppedError)
         why = "its offload was stopped" if is_stopped else f"its offload failed: {type(error).__name__}"
-        attempt = ledger_attempt(name, ledger, why, uuid)
+        context = OffloadContext(uuid=uuid, complete=False, driver=tier_record(tier))
+        attempt = ledger_attempt(name, replace(ledger, context=context), why)
 
         def update(step: Change) -> None:
             with suppress(UnknownTopicError, AttemptError):  # trimmed, deleted, or another took its place

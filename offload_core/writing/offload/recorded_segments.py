@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
-from offload_core.format.codec.object_format import TOPIC_KEY
+from offload_core.format.codec.object_format import TOPIC_KEY, ObjectFormat
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import DriverMetadata, EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.segments import (
@@ -237,7 +237,7 @@ class RecordedSegments:
                 max_block_bytes=settings.block_bytes,
                 checksums=settings.checksums,
             )
-            driver = tier_record(tier)
+            driver = tier_record(tier, ObjectFormat.STREAMING)
             segment = find_segment(record(uuid, driver), uuid)
             assert segment is not None
             handle = offloader.open_segment(

@@ -32,7 +32,13 @@ import xxhash
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
-from offload_core.metadata.records import DriverMetadata, LedgerRecord, ManagedLedgerInfo, Segment
+from offload_core.metadata.records import (
+    DriverMetadata,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    Segment,
+    ledger_copy_key,
+)
 from offload_core.metadata.records.attempts import (
     AttemptHolder,
     AttemptLease,
@@ -315,18 +321,19 @@ class UnfinishedAttempt:
             update(self.forget)
 
 
-def ledger_attempt(name: str, ledger: LedgerRecord, why: str, uuid: UUID | None = None) -> UnfinishedAttempt:
-    """The attempt that a ledger's record names, or that of `uuid`, to be cleaned up for this reason."""
+def ledger_attempt(name: str, ledger: LedgerRecord, why: str) -> UnfinishedAttempt:
+    """The attempt that a ledger's record names, to be cleaned up for this reason."""
     context, ledger_id = ledger.context, ledger.ledger_id
-    uuid = uuid or (None if context is None else context.uuid)
+    assert context is not None
+    uuid, driver = context.uuid, context.driver
     assert uuid is not None
 
     def check(info: ManagedLedgerInfo, now_ms: int, process: AttemptProcess) -> None:
         check_not_alive(info.ledger(ledger_id), now_ms, process=process)
 
     return UnfinishedAttempt(
-        key=ObjectKey(folder="", uuid=uuid, ledger_id=ledger_id, is_index=False),
-        driver=None if context is None else context.driver,
+        key=ledger_copy_key(name, ledger_id, uuid, driver),
+        driver=driver,
         deletion=Deletion(
             managed_ledger=name,
             ledger_id=ledger_id,

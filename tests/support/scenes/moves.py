@@ -86,11 +86,17 @@ class MovedTopic:
         self.entries |= {(ledger_id, number): payload for number, payload in enumerate(payloads)}
         return ledger_id
 
-    def offload(self, ledger_id: int, *, drops: Callable[[bytes], int] | None = None):
-        """Offload a ledger as one object; `drops` some entries by a filter that leaves gaps."""
+    def offload(
+        self,
+        ledger_id: int,
+        *,
+        drops: Callable[[bytes], int] | None = None,
+        mode: FilterMode = FilterMode.GAP,
+    ):
+        """Offload a ledger as one object; `drops` some entries by a filter, which leaves gaps by default."""
         tiers = KnownTiers(self.source, [self.target])
         offloads = offloads_of(self.records, self.hot, tiers, block_bytes=BLOCK_BYTES, now_ms=self.clock)
-        run = None if drops is None else FilterRun("by-test", FilterMode.GAP, PlainFilter(drops))
+        run = None if drops is None else FilterRun("by-test", mode, PlainFilter(drops))
         offloads.offload(NAME, ledger_id, filter_run=run)
         if drops is not None:
             dropped = {at for at, payload in self.entries.items() if at[0] == ledger_id and drops(payload)}

@@ -1,7 +1,7 @@
 """A cursor over the entries of one stretch of a MapFile's data file, batch by batch.
 
 It refuses a file that is not the one its index describes. Entry ids may have gaps, but ascend; the last stretch must
-end with the last entry of the ledger's metadata.
+end with the last entry of the ledger's metadata, unless a filter left it out.
 """
 
 from __future__ import annotations
@@ -114,6 +114,7 @@ class MapFileCursor:
         indexed: the stretch as its index describes it.
         stop_entry_id: do not go on to this entry (half-open); None walks to the stretch's end and checks it.
         more: `feed` will bring further bytes.
+        gaps: the last entry may be missing as well.
         on_fault: called at damage, with which the stretch ends; without it, damage is raised.
 
     Raises:
@@ -129,8 +130,10 @@ class MapFileCursor:
         *,
         stop_entry_id: int | None = None,
         more: bool = False,
+        gaps: bool = False,
         on_fault: OnFault | None = None,
     ) -> None:
+        self._gaps = gaps
         self._on_fault = on_fault
         self._file = sequence_file
         self._indexed = indexed
@@ -323,7 +326,8 @@ class MapFileCursor:
     def _check_end(self) -> None:
         self.done = True
         end_of_stretch = self._indexed.offset + self._indexed.length
-        if end_of_stretch == self._file.length and self._last_key != self._end_entry_id - 1:
+        is_end = end_of_stretch == self._file.length
+        if is_end and not self._gaps and self._last_key != self._end_entry_id - 1:
             raise EntryOrderError(
                 "a MapFile does not end with its ledger's last entry",
                 entry_id=self._last_key,

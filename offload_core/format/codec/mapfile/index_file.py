@@ -54,10 +54,12 @@ class IndexFile:
     Attributes:
         keys: those to find.
         positions: in the data file, of a key's record, or of the block that holds it.
+        custom: pairs of the header: properties of the ledger beside those of its metadata. Pulsar writes none.
     """
 
     keys: Longs
     positions: Longs
+    custom: tuple[tuple[str, str], ...] = ()
 
 
 def parse_index_file(data: Buffer, most: int) -> IndexFile:
@@ -80,7 +82,9 @@ def parse_index_file(data: Buffer, most: int) -> IndexFile:
                 expected=f"at most {most}",
                 found=f"{len(keys)} or more",
             )
-    found = IndexFile(keys=np.array(keys, np.int64), positions=np.array(positions, np.int64))
+    found = IndexFile(
+        keys=np.array(keys, np.int64), positions=np.array(positions, np.int64), custom=header.metadata
+    )
     wrong = np.flatnonzero(found.positions[1:] <= found.positions[:-1])
     if len(wrong):
         before = int(wrong[0])
@@ -159,6 +163,7 @@ def parse_mapfile(
     with placed(ledger_id=ledger_id):
         records = parse_index_file(index, data_length // RECORD_HEAD_BYTES)
         _check_ends(records, header, data_length, metadata)
+        metadata = metadata.with_custom(records.custom)
         blocks = BlockTable.of(_stretches(records, header, data_length, last + 1, stretch_bytes))
     return ObjectIndex(
         object_format=ObjectFormat.MAPFILE,

@@ -156,7 +156,7 @@ BYTES_WRITABLE = "org.apache.hadoop.io.BytesWritable"
 DEFAULT_CODEC = "org.apache.hadoop.io.compress.DefaultCodec"
 
 MAX_HEADER_BYTES = 1 << 16
-"""A longer header is refused: Hadoop writes about 140 bytes."""
+"""A longer header of a data file is refused: Hadoop writes about 140 bytes."""
 
 _FLAGS = 2
 
@@ -176,7 +176,7 @@ class SequenceHeader:
     Attributes:
         value_class: `BytesWritable` of a data file, `LongWritable` of an index file.
         sync: the 16 bytes of its sync marks.
-        metadata: pairs of texts; Pulsar writes none.
+        metadata: pairs of texts; Pulsar writes none, we write what is known only at the end into an index.
     """
 
     compression: FileCompression
@@ -199,16 +199,24 @@ class SequenceFile:
 
 
 def parse_header(
-    data: Buffer, value_class: str, *, end: int | None = None, note: Note | None = None
+    data: Buffer,
+    value_class: str,
+    *,
+    end: int | None = None,
+    most: int = MAX_HEADER_BYTES,
+    note: Note | None = None,
 ) -> SequenceHeader:
     """The header at the start of `data`, which is the beginning of a file of `end` bytes (None: all of it).
+
+    Args:
+        most: the most bytes that it may have.
 
     Raises:
         CutOffError: it goes on after `data`, but not after `end`.
         FormatError: a subclass that names the byte.
     """
     length = len(data) if end is None else end
-    reader = FieldReader(data, 0, min(length, MAX_HEADER_BYTES), 0, note)
+    reader = FieldReader(data, 0, min(length, most), 0, note)
     magic = bytes(reader.take(3, "the magic of a SequenceFile"))
     if magic != MAGIC:
         raise BadMagicError("this is not a SequenceFile", offset=0, expected=MAGIC.hex(), found=magic.hex())
@@ -244,7 +252,7 @@ def parse_header(
 def parse_whole_header(data: Buffer, value_class: str) -> SequenceHeader:
     """The header at the start of the whole file `data`; errors as `parse_header`, but `CutOffError`."""
     try:
-        return parse_header(data, value_class)
+        return parse_header(data, value_class, most=len(data))
     except CutOffError as cut:  # only after `end`, which is the end of data
         raise TruncatedError("a header is cut off", offset=len(data), expected=cut.needed) from None
 

@@ -6,6 +6,8 @@ docs/formats/mapfile.md.
 
 from __future__ import annotations
 
+from array import array
+
 from offload_core.format.codec.ledger_metadata import LedgerMetadata, pack_ledger_metadata
 from offload_core.format.codec.mapfile.index_file import METADATA_KEY
 from offload_core.format.codec.mapfile.record_batches import KEY_BYTES, LENGTH_BYTES, SYNC_ESCAPE, deflate
@@ -124,12 +126,11 @@ class MapFileWriter:
         index_interval: int = INDEX_INTERVAL,
     ) -> None:
         data_header = SequenceHeader(compression=compression, value_class=BYTES_WRITABLE, sync=sync)
-        index_header = SequenceHeader(
-            compression=FileCompression.BLOCK, value_class=LONG_WRITABLE, sync=index_sync
-        )
         self._data = SequenceFileWriter(data_header, block_bytes=block_bytes)
-        self._index = SequenceFileWriter(index_header, block_bytes=block_bytes)
+        self._index_sync = index_sync
+        self._block_bytes = block_bytes
         self._index_interval = index_interval
+        self._indexed_keys, self._indexed_positions = array("q"), array("q")
         self._count = 0
         self._indexed_count = -index_interval
         self._indexed_position = 0
@@ -156,14 +157,34 @@ class MapFileWriter:
         self._append(entry_id, payload)
         return self._data.take()
 
-    def finish(self) -> tuple[bytes, bytes]:
-        """The rest of the data file, and the whole index file."""
-        return self._data.finish(), self._index.finish()
+    @property
+    def data_length(self) -> int:
+        """The length of the data file so far, in bytes; a compressed block that is not full is not in it."""
+        return self._data.length
+
+    def finish(self, custom: tuple[tuple[str, str], ...] = ()) -> tuple[bytes, bytes]:
+        """The rest of the data file, and the whole index file.
+
+        Args:
+            custom: properties of the ledger that are known only now; they stand in the index file's header.
+        """
+        rest = self._data.finish()
+        header = SequenceHeader(
+            compression=FileCompression.BLOCK,
+            value_class=LONG_WRITABLE,
+            sync=self._index_sync,
+            metadata=custom,
+        )
+        index = SequenceFileWriter(header, block_bytes=self._block_bytes)
+        for key, position in zip(self._indexed_keys, self._indexed_positions, strict=True):
+            index.append(key, position.to_bytes(8, "big"))
+        return rest, index.finish()
 
     def _append(self, key: int, payload: Buffer) -> None:
         position = self._data.length
         if self._count >= self._indexed_count + self._index_interval and position > self._indexed_position:
-            self._index.append(key, position.to_bytes(8, "big"))
+            self._indexed_keys.append(key)
+            self._indexed_positions.append(position)
             self._indexed_count, self._indexed_position = self._count, position
         self._data.append(key, b"".join([len(payload).to_bytes(LENGTH_BYTES, "big"), payload]))
         self._last_key = key
