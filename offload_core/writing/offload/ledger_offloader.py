@@ -211,7 +211,7 @@ class OffloadedLedger:
 ProgressListener = Callable[[OffloadProgress], None]
 
 
-class _Blocks(Protocol):
+class _MadeBlocks(Protocol):
     """Blocks that are made one after another: their number, and their bytes, so far."""
 
     @property
@@ -256,7 +256,7 @@ class _Offload:
         """The same of a MapFile, which has none, as Pulsar leaves it, unless a filter ran."""
         return {} if self.run is None else self.user_metadata(role)
 
-    def watched(self, made: Iterable[memoryview], blocks: _Blocks) -> Iterator[memoryview]:
+    def watched(self, made: Iterable[memoryview], blocks: _MadeBlocks) -> Iterator[memoryview]:
         """The blocks as they are made; the listener is called when the next is asked for."""
         started, total = time.monotonic(), self.most_bytes
         for block in made:
@@ -273,7 +273,7 @@ class _Offload:
                     )
                 )
 
-    def offloaded(self, key: ObjectKey, blocks: _Blocks) -> OffloadedLedger:
+    def offloaded(self, key: ObjectKey, blocks: _MadeBlocks) -> OffloadedLedger:
         """The result, once all is written."""
         return OffloadedLedger(
             ledger_id=self.status.ledger_id,
