@@ -109,6 +109,7 @@ def test_its_tasks_do_what_they_say(world, home):
     assert world.environment.records.read("acme/n/persistent/orders").info.in_order[0].has_complete_copy
 
 
+@pytest.mark.nightly
 def test_a_secret_is_masked_and_a_setting_that_there_is_not_refused(home):
     code = """
 from airflow.sdk import DAG, task

@@ -63,6 +63,7 @@ def tls_ledger(tls_cluster, certificate):
     return tls_cluster.make_ledger(ENTRIES, settings=settings)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("requests", [1, 256])
 def test_bookies_are_read_by_tls(tls_cluster, tls_ledger, certificate, requests):
     shown, key = certificate
@@ -119,12 +120,14 @@ def behind_a_login(sasl_cluster):
     return ledger_id
 
 
+@pytest.mark.nightly
 def test_a_login_opens_the_bookies(sasl_cluster, behind_a_login):
     """They answer then that they do not have the entry."""
     with closing(sasl_cluster.store(**login())) as store, pytest.raises(DataLossError, match="NO_LEDGER"):
         store.open(behind_a_login).read(0, 1)
 
 
+@pytest.mark.nightly
 def test_a_login_opens_the_bookies_to_long_polls(sasl_cluster, behind_a_login):
     bookies = sasl_cluster.bookies[:2]
     with closing(sasl_cluster.store(**login())) as store:
@@ -138,11 +141,13 @@ def test_a_login_opens_the_bookies_to_long_polls(sasl_cluster, behind_a_login):
                 connection.wait_for_entry(behind_a_login, 5, timeout_s=0.1, deadline=deadline)
 
 
+@pytest.mark.nightly
 def test_without_a_login_nothing_is_read(sasl_cluster, behind_a_login):
     with closing(sasl_cluster.store()) as store, pytest.raises(AccessDeniedError, match="want a login"):
         store.open(behind_a_login).read(0, 1)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("wrong", [{"sasl_password": "falsch"}, {"sasl_username": "bookkeeper-stranger"}])
 def test_a_wrong_login_is_refused(sasl_cluster, behind_a_login, wrong):
     with (

@@ -21,7 +21,7 @@ from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.policies import parse_policies, resolve_policies
-from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import open_store
 from offload_core.writing.managed_ledger import HotLedgers, due_ledgers
@@ -168,7 +168,7 @@ def test_clients_and_scans_get_the_same_before_and_after(live, cluster, records,
         assert scanned(tier, topic, records=records) == sent.read
 
 
-@pytest.mark.parametrize("chosen", ["disabled", "transactions"])
+@pytest.mark.parametrize("chosen", [pytest.param("disabled", marks=pytest.mark.nightly), "transactions"])
 def test_a_broker_reads_the_mapfiles_that_the_driver_filesystem_wrote(live, settings, tmp_path, chosen):
     namespace = live.new_namespace(live.broker.filesystem_policies(tmp_path, deletion_lag_ms=0))
     topic = f"persistent://{namespace}/mapfiles"
@@ -226,6 +226,7 @@ def test_a_broker_offloads_and_what_it_wrote_is_verified(live, cluster):
     assert set(offload(cluster, topic, by_broker=True)) <= set(cold_ledgers(live, topic))
 
 
+@pytest.mark.nightly
 def test_a_broker_that_may_not_read_the_bucket_keeps_its_own_copies(live, settings, records):
     """Our settings have other credentials than the namespace, whose are wrong."""
     cold = live.new_cold_namespace()
@@ -292,7 +293,7 @@ def sent_topic(live, cold, name, count=45):
     return topic, values
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_offload_may_end_at_each_call_beside_a_real_broker(live, cluster, sample):
     cold = live.new_cold_namespace()
     counted = Points()
@@ -314,7 +315,7 @@ def test_an_offload_may_end_at_each_call_beside_a_real_broker(live, cluster, sam
         assert read_all(live.client, topic, len(values)) == values, (at, fault, counted.calls[at - 1])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("what", ["load", "roll", "offload"])
 def test_a_broker_may_do_its_own_at_each_moment(live, cluster, sample, what):
     cold = live.new_cold_namespace()
@@ -347,6 +348,28 @@ def test_a_broker_may_do_its_own_at_each_moment(live, cluster, sample, what):
         live.admin.drop_bookkeeper_copies(topic)
         live.admin.unload(topic)
         assert read_all(live.client, topic, len(values)) == values, (what, at, counted.calls[at - 1])
+
+
+@pytest.mark.nightly
+def test_brokers_offload_by_size_what_the_service_would(live, cluster):
+    """All sealed ledgers count, those that are offloaded among them; the one that is written does not."""
+    cold, size_bytes = live.new_cold_namespace(), 2500
+    policies = live.broker.s3_policies(cold.store.url.removeprefix("s3://"))
+    live.admin.set_offload_policies(
+        cold.name, {**policies, "managedLedgerOffloadThresholdInBytes": size_bytes}
+    )
+    topic, _ = sent_topic(live, cold, "by-size", 130)
+    ours = resolve_policies(topic=parse_policies({"driver": "aws-s3", "threshold_in_bytes": size_bytes}))
+
+    def due():
+        info = cluster.records.require(managed_ledger_of_topic(parse_topic(topic))).info
+        hot = ManagedLedgerInfo(ledgers=tuple(replace(each, context=None) for each in info.ledgers))
+        return list(due_ledgers(hot, ours, cluster.mirror.now_ms()).ledger_ids)
+
+    wait_for(lambda: cold_ledgers(live, topic) == due(), 120)
+    time.sleep(2)  # a broker that offloads more goes on, from the oldest ledger on
+    assert cold_ledgers(live, topic) == due()
+    assert 2 <= len(due()) <= 5
 
 
 def test_the_service_offloads_topics_by_our_thresholds_and_leaves_others_to_brokers(live, settings):

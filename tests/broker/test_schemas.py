@@ -94,6 +94,7 @@ message Outer {
 """
 
 
+@pytest.mark.nightly
 def test_a_message_of_a_generic_native_schema_is_what_the_client_reads(oracle, broker, admin, place):
     """Maps, oneofs and open enums; what the client takes bytes for that are written in pieces."""
     compiled, draw = Compiled(PROTO), random.Random(15)

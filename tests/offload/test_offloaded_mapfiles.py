@@ -1,9 +1,11 @@
 """Ledgers go to a tier of Pulsar's driver `filesystem` as MapFiles, with a filter or without, and live there."""
 
+import os
 from contextlib import closing, suppress
 from uuid import uuid4
 
 import pytest
+from commands import in_this_process
 from crash_points import Watch
 from managed_ledgers import NAME, Audit, offloads_of
 from mapfiles import golden_mapfile, read_mapfile
@@ -125,6 +127,27 @@ def test_its_record_is_rebuilt_from_the_files(world, mode):
     recorded = world.info.ledger(ledger_id).context
     assert (ledger.context.uuid, ledger.context.driver) == (recorded.uuid, recorded.driver)
     assert world.read_all(topic.info) == before
+
+
+def test_an_index_that_is_made_anew_keeps_the_record_of_a_filter(world, tmp_path, capsys, monkeypatch):
+    ledger_id = world.add_ledger(400)
+    world.offload(ledger_id, drops=drops_a_third)
+    before, files = world.read_all(), stored(world)[folder_of(world, ledger_id)]
+    index = bytearray(files["index"].read_bytes())
+    index[-1] ^= 1
+    files["index"].write_bytes(index)
+    for path in files.values():
+        os.utime(path, (0, 0))  # long ago: no offload is under way
+    assert list(Verification(world.source))
+    offload = in_this_process(capsys, monkeypatch)
+    key = f"{folder_of(world, ledger_id)}/data"
+    audit = ["--yes", "--audit-log", tmp_path / "audit.jsonl"]
+    done = offload("repair", world.folder / "source", key, *audit)
+    assert done.code == 0, done.out + done.err
+    assert world.read_all() == before
+    assert list(Verification(world.source, deep=True)) == []
+    (record,) = check_cold_copies(KnownTiers(world.source), NAME, world.info.ledger(ledger_id))
+    assert record.dropped is not None
 
 
 def test_its_hot_copy_goes_and_it_is_read(world):

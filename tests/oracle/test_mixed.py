@@ -156,6 +156,7 @@ def test_the_command_line_reads_it(mixed):
     assert read == list(messages(mixed.entries))
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_spark_reads_it(spark, mixed):
     reader = spark.read.format("pulsar_offload").options(**mixed.store.spark_options())

@@ -51,6 +51,7 @@ def test_read_offloaded_reads_the_same(connected, tier, scanned):
     assert rows_of(read_offloaded(connected, tier, maxPartitionBytes=5_000).toArrow()) == scanned
 
 
+@pytest.mark.nightly
 def test_a_stream_reads_the_same(connected, tier, scanned, tmp_path):
     options = {"maxOffsetsPerTrigger": "300", "startingOffsets": "earliest"}
     reader = connected.readStream.format("pulsar_offload").options(**options)
@@ -102,6 +103,7 @@ def test_the_workers_log_has_what_tasks_read(connected, tier):
 # --- commands ----------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_verify_has_a_server_do_its_work(spark_connect, tier):
     arguments = ("verify", tier, "--deep", "--json")
     there = as_a_process(*arguments, "--master", spark_connect.endpoint)

@@ -32,7 +32,7 @@ def rows(path):
     return sorted(found, key=lambda row: [row[name] for name in PLACE])
 
 
-@pytest.mark.sampled(7)  # one a day
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("version", "is_connect"),

@@ -10,7 +10,7 @@ from offload_core.interfaces.spark.tables import keep_options, options_of_read, 
 from offload_hooks.errors import OptionError
 from pulsar_offload import open_tier, scan
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(6)]
 
 PLACE = ("__topic", "__ledgerId", "__entryId", "__batchIndex")
 TABLE = {"provider": "pulsar_offload", "owner": "root"}

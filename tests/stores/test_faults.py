@@ -178,6 +178,7 @@ def mortal(request, start_server, tmp_path):
     return server, store
 
 
+@pytest.mark.nightly
 def test_a_server_that_is_killed_in_the_middle_of_an_upload(mortal):
     server, store = mortal
     with store.open(layers=["retry:attempts=2,budget_s=5"]) as tier:

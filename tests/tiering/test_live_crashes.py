@@ -9,7 +9,7 @@ def offload(topic, points):
 
 
 def test_an_offload_may_end_at_every_call(crash_matrix):
-    calls = crash_matrix(LiveTopic, offload, check=LiveTopic.check, check_done=LiveTopic.check_done, every=12)
+    calls = crash_matrix(LiveTopic, offload, check=LiveTopic.check, check_done=LiveTopic.check_done, every=24)
     assert {
         *("put", "audit", "hot read", "write_block", "write_index"),
         *("broker unload", "broker stats", "broker read"),
@@ -34,5 +34,5 @@ def test_the_deletion_of_a_copy_that_no_record_can_get_may_end_at_every_call(cra
     def check_done(topic, where):
         topic.check_done(where, but=(min(topic.payloads),))
 
-    calls = crash_matrix(taken_by_the_broker, offload, check=LiveTopic.check, check_done=check_done, every=4)
+    calls = crash_matrix(taken_by_the_broker, offload, check=LiveTopic.check, check_done=check_done, every=12)
     assert "delete" in calls

@@ -178,7 +178,8 @@ def _evidence(
     scan: MapFileScan | None = None
     if key.is_mapfile:
         assert key.ledger_id is not None
-        found = read_mapfile_contents(data, key, expected.get(key.ledger_id, Expected()))
+        known_of = expected.get(key.ledger_id, Expected())
+        found = read_mapfile_contents(data, key, known_of, gaps=marks.has_gaps)
         contents, scan = found.contents, found.scan
     else:
         contents = read_contents(

@@ -482,15 +482,17 @@ class MapFileContents:
     scan: MapFileScan
 
 
-def read_mapfile_contents(data: ObjectBytes, key: ObjectKey, expected: Expected) -> MapFileContents:
-    """Walk a MapFile's data file. `StoreError`: the tier fails."""
+def read_mapfile_contents(
+    data: ObjectBytes, key: ObjectKey, expected: Expected, *, gaps: bool = False
+) -> MapFileContents:
+    """Walk a MapFile's data file; `gaps`: a filter left ids out. `StoreError`: the tier fails."""
     assert key.ledger_id is not None
     scan = MapFileScan(data)
     stop = expected.stop
     if scan.metadata is not None and scan.metadata.last_entry_id is not None:
         stop = max(stop or 0, scan.metadata.last_entry_id + 1)
     ledger = LedgerContents(ledger_id=key.ledger_id)
-    found = identify(scan.frames, 0, stop, ends_well=scan.ends_well, gaps=False)
+    found = identify(scan.frames, 0, stop, ends_well=scan.ends_well, gaps=gaps)
     for frame in found:
         if is_kept(frame):
             ledger.entries.append(FoundEntry(frame.entry_id, frame.offset, frame.length, frame.size or 0))
