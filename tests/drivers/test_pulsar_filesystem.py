@@ -10,8 +10,11 @@ import pytest
 from entries import pip17_object
 from golden import COLUMNS, assert_topic_is_as_expected
 from mapfiles import FILESYSTEM, FILESYSTEM_OBJECTS, FILESYSTEM_TOPICS, lay_out_golden
+from scenes.moves import MovedTopic
 from tiers import Names
 
+from offload_core.maintenance.verify import Verification
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.storage.tier import open_store
 from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.local import LocalDriver
@@ -152,3 +155,22 @@ def test_an_hdfs_url_alone_reads_them_too_beside_other_objects(minihdfs, hdfs_ur
         ]
         places = scan(tier, "acme/cold/batch", level="entries").to_table()
     assert places["__ledgerId"].to_pylist() == [3] + [13] * 139
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("mode", [None, *FilterMode])
+def test_ledgers_are_offloaded_to_hdfs_as_mapfiles(minihdfs, tmp_path, mode):
+    world, folder = MovedTopic.make(tmp_path), f"/offloaded-{os.getpid()}-{next(_numbers)}"
+    world.source = open_store("filesystem", fileSystemURI=f"{minihdfs.url}{folder}", user=minihdfs.superuser)
+    ledger_id = world.add_ledger(300)
+    if mode is None:
+        world.offload(ledger_id)
+    else:
+        world.offload(ledger_id, drops=lambda payload: int(payload[-1] % 3 == 0), mode=mode)
+    driver = world.info.ledger(ledger_id).context.driver
+    assert (driver.name, driver.get("storageBasePath")) == ("filesystem", folder)
+    assert [key.rpartition("/")[2] for key in world.keys(world.source)] == [
+        *(".data.crc", ".index.crc", "data", "index")
+    ]
+    assert {at: each for at, each in world.read_all().items() if at in world.entries} == world.entries
+    assert list(Verification(world.source, deep=True)) == []

@@ -168,14 +168,14 @@ def test_answers_that_nobody_takes_end_their_connection(service):
     with connected(service) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(0.2)
-        while time.monotonic() - began < 60:
+        while time.monotonic() - began < 150:
             try:
                 connection.sendall(request.encode() * 100)
             except TimeoutError:
                 continue
             except ConnectionError:
                 break
-    assert time.monotonic() - began < 50
+    assert time.monotonic() - began < 120  # some 35 s, where the service is not busy until then
     assert health_s(service) < 1
 
 
