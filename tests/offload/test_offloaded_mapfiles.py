@@ -13,12 +13,14 @@ from scenes.filters import PlainFilter
 from scenes.moves import BLOCK_BYTES, MovedTopic
 
 from offload_core.format.codec.mapfile.crc_files import make_checksums
-from offload_core.format.codec.object_format import TOPIC_KEY, ObjectFormat
+from offload_core.format.codec.object_format import TOPIC_KEY, ObjectFormat, parse_key
+from offload_core.format.codec.object_marks import ObjectMarks
 from offload_core.maintenance.record_recovery import rebuild_topics
 from offload_core.maintenance.verify import Verification
+from offload_core.metadata.catalogue.index_reading import read_index
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, offload_format, tier_record
 from offload_core.metadata.catalogue.survey import LedgerSurvey
-from offload_core.metadata.records.filter_record import FilterMode
+from offload_core.metadata.records.filter_record import FilterMode, indexed_filter
 from offload_core.reading.read_handles import ColdReaders, ReadMemory
 from offload_core.storage.tier import Tier, open_store
 from offload_core.storage.tier.chain import Layer
@@ -148,6 +150,31 @@ def test_an_index_that_is_made_anew_keeps_the_record_of_a_filter(world, tmp_path
     assert list(Verification(world.source, deep=True)) == []
     (record,) = check_cold_copies(KnownTiers(world.source), NAME, world.info.ledger(ledger_id))
     assert record.dropped is not None
+
+
+def test_what_is_saved_of_damaged_data_has_the_record_of_a_filter(world, tmp_path, capsys, monkeypatch):
+    ledger_id = world.add_ledger(60, size=60_000)
+    world.offload(ledger_id, drops=drops_a_third)
+    before, files = world.read_all(), stored(world)[folder_of(world, ledger_id)]
+    data = bytearray(files["data"].read_bytes())
+    data[len(data) // 2] ^= 1
+    files["data"].write_bytes(data)
+    for path in files.values():
+        os.utime(path, (0, 0))
+    offload = in_this_process(capsys, monkeypatch)
+    key = f"{folder_of(world, ledger_id)}/data"
+    audit = ["--yes", "--audit-log", tmp_path / "audit.jsonl"]
+    done = offload("repair", world.folder / "source", key, *audit, "--json")
+    assert done.code == 0, done.out + done.err
+    (repair,) = done.json["repairs"]
+    assert repair["entries"] + repair["lost"] == len(before), "what the filter left out was not lost"
+    stat = world.source.stat(f"{repair['target']}-index")
+    index = read_index(
+        world.source, parse_key(repair["target"]), index_bytes=stat.size_bytes, data_bytes=None
+    )
+    assert indexed_filter(index.ledgers[0]).kept.entries == len(before)
+    marks = ObjectMarks.of(stat.user_metadata)
+    assert (marks.filter_name, marks.has_gaps, marks.lost.count) == ("by-test", True, repair["lost"])
 
 
 def test_its_hot_copy_goes_and_it_is_read(world):
