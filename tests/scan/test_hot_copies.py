@@ -281,6 +281,7 @@ def alike(table):
     return table.select(kept).to_pylist()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("task_bytes", [1 << 30, 50_000])
 @pytest.mark.parametrize(
     "options",
