@@ -43,15 +43,6 @@ def mapfile_topic(folder):
     return world
 
 
-def stored(world):
-    """The files of each folder, without what the driver keeps of uploads."""
-    found = {}
-    for path in (world.folder / "source").rglob("*"):
-        if path.is_file() and ".offload-uploads" not in path.parts:
-            found.setdefault(str(path.parent.relative_to(world.folder / "source")), {})[path.name] = path
-    return found
-
-
 def folder_of(world, ledger_id):
     return f"{NAME}/{ledger_id}-{world.info.ledger(ledger_id).context.uuid}"
 
@@ -64,9 +55,9 @@ def test_a_ledger_lies_as_pulsars_offloader_leaves_it(world):
     ledgers = [world.add_ledger(count) for count in (300, 1)]
     for ledger_id in ledgers:
         world.offload(ledger_id)
-    assert set(stored(world)) == {folder_of(world, ledger_id) for ledger_id in ledgers}
+    assert set(world.files("source")) == {folder_of(world, ledger_id) for ledger_id in ledgers}
     root = world.folder / "source"
-    for folder, files in stored(world).items():
+    for folder, files in world.files("source").items():
         sidecars = {name for name in files if name.endswith(".metadata.json")}  # of commits that are retried
         assert set(files) - sidecars == {"data", "index", ".data.crc", ".index.crc"}
         for name in ("data", "index"):
@@ -134,7 +125,7 @@ def test_its_record_is_rebuilt_from_the_files(world, mode):
 def test_an_index_that_is_made_anew_keeps_the_record_of_a_filter(world, tmp_path, capsys, monkeypatch):
     ledger_id = world.add_ledger(400)
     world.offload(ledger_id, drops=drops_a_third)
-    before, files = world.read_all(), stored(world)[folder_of(world, ledger_id)]
+    before, files = world.read_all(), world.files("source")[folder_of(world, ledger_id)]
     index = bytearray(files["index"].read_bytes())
     index[-1] ^= 1
     files["index"].write_bytes(index)
@@ -155,7 +146,7 @@ def test_an_index_that_is_made_anew_keeps_the_record_of_a_filter(world, tmp_path
 def test_what_is_saved_of_damaged_data_has_the_record_of_a_filter(world, tmp_path, capsys, monkeypatch):
     ledger_id = world.add_ledger(60, size=60_000)
     world.offload(ledger_id, drops=drops_a_third)
-    before, files = world.read_all(), stored(world)[folder_of(world, ledger_id)]
+    before, files = world.read_all(), world.files("source")[folder_of(world, ledger_id)]
     data = bytearray(files["data"].read_bytes())
     data[len(data) // 2] ^= 1
     files["data"].write_bytes(data)
@@ -198,7 +189,7 @@ def test_an_attempt_that_fails_leaves_no_file(world):
 
     with pytest.raises(StoreUnavailableError):
         offloads.offload(NAME, ledger_id, listener=stop, audit=audit)
-    assert stored(world) == {}
+    assert world.files("source") == {}
     assert list(world.source.list_uploads()) == []
     assert world.info.ledger(ledger_id).context is None
 
@@ -242,7 +233,7 @@ def test_it_is_cut_off_anywhere(crash_matrix):
     def check_done(world, where):
         check(world, where)
         assert world.info.ledger(0).has_complete_copy, where
-        assert set(stored(world)) == {folder_of(world, 0)}, where
+        assert set(world.files("source")) == {folder_of(world, 0)}, where
         assert list(world.source.list_uploads()) == [], where
 
     calls = crash_matrix(scene, run, check=check, check_done=check_done, every=40)

@@ -42,13 +42,11 @@ def world(tmp_path):
 
 
 def stored(world):
-    """The files of each folder in the target, without what its driver keeps of uploads."""
-    found: dict[str, dict[str, bytes]] = {}
-    for path in (world.folder / "target").rglob("*"):
-        if path.is_file() and ".offload-uploads" not in path.parts:
-            folder = str(path.parent.relative_to(world.folder / "target"))
-            found.setdefault(folder, {})[path.name] = path.read_bytes()
-    return found
+    """What is in the files of each folder in the target."""
+    return {
+        folder: {name: path.read_bytes() for name, path in files.items()}
+        for folder, files in world.files("target").items()
+    }
 
 
 def test_ledgers_lie_as_pulsars_offloader_leaves_them(world):

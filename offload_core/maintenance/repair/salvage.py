@@ -37,14 +37,8 @@ from offload_core.format.codec.ledger_metadata import (
     parse_ledger_info,
     parse_ledger_metadata,
 )
-from offload_core.format.codec.mapfile.sequence_file import (
-    LONG_WRITABLE,
-    SYNC_BYTES,
-    FileCompression,
-    SequenceHeader,
-    parse_whole_header,
-)
-from offload_core.format.codec.mapfile.writer import INDEX_INTERVAL, SequenceFileWriter
+from offload_core.format.codec.mapfile.sequence_file import LONG_WRITABLE, SYNC_BYTES, parse_whole_header
+from offload_core.format.codec.mapfile.writer import IndexFileWriter
 from offload_core.format.codec.object_format import ROLE_KEY, TOPIC_KEY, ObjectFormat, ObjectKey
 from offload_core.format.codec.object_marks import LOST_KEY, REPAIRED_FROM_KEY, LostEntries, ObjectMarks
 from offload_core.format.codec.pip17 import pack_pip17_index, plan_blocks
@@ -167,19 +161,10 @@ def mapfile_index(records: Iterable[IndexedRecord], data_key: str, sync: bytes, 
         old: what there is of its old index, whose header may have properties of the ledger.
     """
     own = hashlib.sha256(sync + data_key.encode()).digest()[:SYNC_BYTES]
-    header = SequenceHeader(
-        compression=FileCompression.BLOCK,
-        value_class=LONG_WRITABLE,
-        sync=own,
-        metadata=mapfile_custom_in(old),
-    )
-    writer = SequenceFileWriter(header)
-    indexed_count, indexed_position = -INDEX_INTERVAL, 0
-    for count, record in enumerate(records):
-        if count >= indexed_count + INDEX_INTERVAL and record.position > indexed_position:
-            writer.append(record.key, record.position.to_bytes(8, "big"))
-            indexed_count, indexed_position = count, record.position
-    return writer.finish()
+    writer = IndexFileWriter()
+    for record in records:
+        writer.add(record.key, record.position)
+    return writer.pack(own, mapfile_custom_in(old))
 
 
 def mapfile_custom_in(index: bytes) -> tuple[tuple[str, str], ...]:

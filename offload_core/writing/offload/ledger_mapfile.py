@@ -100,7 +100,8 @@ class LedgerMapFile:
         for batch in self._entries:
             values, borders = batch.values.data, batch.offsets.tolist()
             for number, entry_id in enumerate(batch.entry_ids.tolist()):
-                yield self._writer.append(entry_id, values[borders[number] : borders[number + 1]])
+                if ready := self._writer.append(entry_id, values[borders[number] : borders[number + 1]]):
+                    yield ready
         run = self._filter_run
         custom = () if run is None else ((RECORD_KEY, run.record().pack()),)
         rest, self.index = self._writer.finish(custom)

@@ -166,6 +166,15 @@ class MovedTopic:
                     found[ledger.ledger_id, at] = payload
         return found
 
+    def files(self, name: str) -> dict[str, dict[str, Path]]:
+        """The files of each folder in `source` or `target`, without what the driver keeps of uploads."""
+        found: dict[str, dict[str, Path]] = {}
+        for path in (self.folder / name).rglob("*"):
+            if path.is_file() and ".offload-uploads" not in path.parts:
+                folder = str(path.parent.relative_to(self.folder / name))
+                found.setdefault(folder, {})[path.name] = path
+        return found
+
     def keys(self, tier: Tier) -> list[str]:
         """The keys of a tier's objects."""
         return [each.key for each in tier.list_objects()]

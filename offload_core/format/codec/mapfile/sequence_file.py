@@ -176,7 +176,7 @@ class SequenceHeader:
     Attributes:
         value_class: `BytesWritable` of a data file, `LongWritable` of an index file.
         sync: the 16 bytes of its sync marks.
-        metadata: pairs of texts; Pulsar writes none, we write what is known only at the end into an index.
+        metadata: pairs of texts; Pulsar writes none, we those of a ledger that are complete only at the end.
     """
 
     compression: FileCompression

@@ -104,6 +104,41 @@ class SequenceFileWriter:
         self.length += len(data)
 
 
+class IndexFileWriter:
+    """Collects the records of an index file, of all that the data file has; `pack` gives its bytes.
+
+    Args:
+        interval: records between two records of the index, at least.
+    """
+
+    def __init__(self, interval: int = INDEX_INTERVAL) -> None:
+        self._interval = interval
+        self._keys, self._positions = array("q"), array("q")
+        self._count = 0
+        self._indexed_count = -interval
+        self._indexed_position = 0
+
+    def add(self, key: int, position: int) -> None:
+        """The next record of the data file, and where it is, or the block that will hold it."""
+        if self._count >= self._indexed_count + self._interval and position > self._indexed_position:
+            self._keys.append(key)
+            self._positions.append(position)
+            self._indexed_count, self._indexed_position = self._count, position
+        self._count += 1
+
+    def pack(
+        self, sync: bytes, custom: tuple[tuple[str, str], ...] = (), *, block_bytes: int = BLOCK_BYTES
+    ) -> bytes:
+        """The index file, block-compressed as Hadoop has it always; `custom` stands in its header."""
+        header = SequenceHeader(
+            compression=FileCompression.BLOCK, value_class=LONG_WRITABLE, sync=sync, metadata=custom
+        )
+        writer = SequenceFileWriter(header, block_bytes=block_bytes)
+        for key, position in zip(self._keys, self._positions, strict=True):
+            writer.append(key, position.to_bytes(8, "big"))
+        return writer.finish()
+
+
 class MapFileWriter:
     """Writes a ledger as Pulsar's filesystem offloader does.
 
@@ -129,11 +164,7 @@ class MapFileWriter:
         self._data = SequenceFileWriter(data_header, block_bytes=block_bytes)
         self._index_sync = index_sync
         self._block_bytes = block_bytes
-        self._index_interval = index_interval
-        self._indexed_keys, self._indexed_positions = array("q"), array("q")
-        self._count = 0
-        self._indexed_count = -index_interval
-        self._indexed_position = 0
+        self._index = IndexFileWriter(index_interval)
         self._last_key = METADATA_KEY - 1
         self._append(METADATA_KEY, pack_ledger_metadata(metadata))
 
@@ -157,11 +188,6 @@ class MapFileWriter:
         self._append(entry_id, payload)
         return self._data.take()
 
-    @property
-    def data_length(self) -> int:
-        """The length of the data file so far, in bytes; a compressed block that is not full is not in it."""
-        return self._data.length
-
     def finish(self, custom: tuple[tuple[str, str], ...] = ()) -> tuple[bytes, bytes]:
         """The rest of the data file, and the whole index file.
 
@@ -169,23 +195,9 @@ class MapFileWriter:
             custom: properties of the ledger that are known only now; they stand in the index file's header.
         """
         rest = self._data.finish()
-        header = SequenceHeader(
-            compression=FileCompression.BLOCK,
-            value_class=LONG_WRITABLE,
-            sync=self._index_sync,
-            metadata=custom,
-        )
-        index = SequenceFileWriter(header, block_bytes=self._block_bytes)
-        for key, position in zip(self._indexed_keys, self._indexed_positions, strict=True):
-            index.append(key, position.to_bytes(8, "big"))
-        return rest, index.finish()
+        return rest, self._index.pack(self._index_sync, custom, block_bytes=self._block_bytes)
 
     def _append(self, key: int, payload: Buffer) -> None:
-        position = self._data.length
-        if self._count >= self._indexed_count + self._index_interval and position > self._indexed_position:
-            self._indexed_keys.append(key)
-            self._indexed_positions.append(position)
-            self._indexed_count, self._indexed_position = self._count, position
+        self._index.add(key, self._data.length)
         self._data.append(key, b"".join([len(payload).to_bytes(LENGTH_BYTES, "big"), payload]))
         self._last_key = key
-        self._count += 1
