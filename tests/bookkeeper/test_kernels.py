@@ -98,7 +98,7 @@ def test_any_changed_byte_is_seen_as_the_reference_sees_it(payloads, data):
         reference = parse_frame(memoryview(frame))
     except FormatError:
         reference = None
-    codes, offsets, lengths = outputs(len(payloads) + 3)
+    _, offsets, lengths = outputs(len(frame))  # a changed length leaves room for many empty entries
     status, count = kernels.find_in_batch(window(frame), BATCH_HEAD_BYTES, len(frame), offsets, lengths)
     assert (status == kernels.BAD_BYTES) == (reference is None)
     if reference is None:
