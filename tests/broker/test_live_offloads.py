@@ -151,6 +151,53 @@ def test_a_topic_is_offloaded_while_it_is_written(live, cluster, record_property
     assert read_all(live.client, topic, len(sending.sent)) == sending.sent
 
 
+def test_copies_are_moved_to_another_bucket_while_the_topic_is_written(
+    live, cluster, settings, records, tmp_path, capsys, monkeypatch, record_property
+):
+    command = in_this_process(capsys, monkeypatch)
+    cold, (_, new) = live.new_cold_namespace(), live.new_store()
+    live.admin.deduplicate(cold.name)
+    topic = cold.topic("moved")
+    to = ["--to", new.url, *(f"--to-option={name}={value}" for name, value in new.options.items())]
+    log = ["--yes", "--audit-log", tmp_path / "audit.jsonl", "--json"]
+    with Sending(live.client, topic, rate=100) as sending:
+        wait_for(lambda: len(sending.sent) > 100, 30)
+        offload(cluster, topic)
+        live.admin.drop_bookkeeper_copies(topic)
+        before, sending.silence_s = cold_ledgers(live, topic), 0.0
+        how = ["--topic", topic, "--live", "--config", settings]
+        moved = command("relocate", *cold.store.command_line(), *to, *how, *log)
+        at = len(sending.sent)
+        wait_for(lambda: len(sending.sent) > at + 50, 30)
+    assert moved.code == 0, moved.out + moved.err
+    (given,) = moved.json["given"]
+    assert set(given["ledgers"]) >= set(before)
+    record_property("silence_s", sending.silence_s)
+    print(f"the longest silence of the producer: {sending.silence_s:.3f} s")
+    assert sending.failed == []
+    info = cluster.records.require(managed_ledger_of_topic(parse_topic(topic))).info
+    drivers = [each.context.driver for each in info.ledgers if each.has_complete_copy]
+    assert {each.get("bucket") for each in drivers} == {new.url.removeprefix("s3://")}
+    assert not any(name.startswith("pulsar-offload.") for each in drivers for name, _ in each.properties)
+    young = [
+        "--grace",
+        "0",
+        "--accept-short-grace",
+        "--clock-skew",
+        "0",
+        "--not-shared",
+        "--records",
+        records,
+    ]
+    elsewhere = [argument.replace("--to", "--moved-to") for argument in to]
+    collected = command("gc", *cold.store.command_line(), *young, *elsewhere, *log)
+    assert collected.code == 0, collected.out + collected.err
+    with cold.store.open_reader() as tier:
+        assert list(tier.store.list_objects()) == []
+    live.admin.unload(topic)
+    assert read_all(live.client, topic, len(sending.sent)) == sending.sent
+
+
 @pytest.mark.parametrize("kind", ["compression-lz4", pytest.param("keyed", marks=pytest.mark.nightly)])
 def test_clients_and_scans_get_the_same_before_and_after(live, cluster, records, kind):
     cold = live.new_cold_namespace()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from records import DRIVER
 
@@ -64,23 +66,27 @@ def test_a_tier_is_found_by_what_a_broker_records_of_it():
 
 
 def test_a_tier_is_recorded_as_a_broker_does():
-    recorded = broker_record(bucket(), "aws-s3")
+    recorded = broker_record(tier_record(bucket()), "aws-s3")
     assert recorded.name == DRIVER.name
     assert sorted(recorded.properties) == sorted(DRIVER.properties)
     assert KnownTiers(bucket("other"), [tier := bucket()]).find(recorded) is tier
 
 
-@pytest.mark.parametrize(("driver", "provider"), [("S3", "S3"), ("azureblob", "AZURE_BLOB")])
-def test_each_driver_of_brokers_has_its_own_kind_of_store(driver, provider):
-    assert dict(broker_record(bucket(), driver).properties)["managedLedgerOffloadDriver"] == provider
+@pytest.mark.parametrize(
+    ("driver", "provider", "kind"),
+    [("S3", "S3", "AWS_S3"), ("aws-s3", "AWS_S3", "S3"), ("azureblob", "AZURE_BLOB", "AZURE_BLOB")],
+)
+def test_each_driver_of_brokers_has_its_own_kind_of_store(driver, provider, kind):
+    recorded = replace(tier_record(bucket()), name=kind)
+    assert dict(broker_record(recorded, driver).properties)["managedLedgerOffloadDriver"] == provider
 
 
 @pytest.mark.parametrize(
-    ("driver", "more"), [("aws-s3", {"prefix": "cold"}), ("local", {}), ("filesystem", {})]
+    ("driver", "more"), [("aws-s3", {"prefix": "cold"}), ("local", {}), ("filesystem", {}), ("azureblob", {})]
 )
 def test_a_tier_that_brokers_do_not_find_is_refused(driver, more):
     with pytest.raises(OptionError, match="brokers cannot read"):
-        broker_record(bucket(**more), driver)
+        broker_record(tier_record(bucket(**more)), driver)
 
 
 def test_our_own_records_have_the_prefix():

@@ -9,13 +9,21 @@ from records import CLOSED_AT_MS, DRIVER, closed, copied, managed_ledger, segmen
 from tiers import uuid_of
 
 from offload_core.metadata.records import (
+    CopyForm,
+    DriverMetadata,
     ManagedLedgerInfo,
     OffloadContext,
+    OtherCopy,
+    abandon_replacement,
     begin_attempt,
+    begin_replacement,
     complete_attempt,
     forget_attempt,
+    forget_replacement,
     pack_managed_ledger_info,
     parse_managed_ledger_info,
+    replaced_of,
+    switch_replacement,
 )
 from offload_core.metadata.records.attempts import status_of
 from offload_core.metadata.records.live_changes import (
@@ -29,6 +37,7 @@ from offload_core.metadata.records.live_changes import (
     without_copies,
 )
 from offload_core.metadata.records.offload_context import AttemptStatus
+from offload_core.metadata.records.replacements import find_replacement, with_replaced
 
 OURS, THEIRS = uuid_of(1), uuid_of(2)
 LIVE = managed_ledger(closed(1, 10), closed(2, 10), still_open(3))
@@ -41,9 +50,12 @@ def mirror_with(ledger_id, *, complete=False):
     return complete_attempt(mirror, ledger_id, OURS, NOW_MS) if complete else mirror
 
 
+def copies_of(uuid, *ledger_ids):
+    return [replace(closed(each, 10), context=copied(uuid)) for each in ledger_ids]
+
+
 def given_to(live, *ledger_ids):
-    copies = [replace(closed(each, 10), context=copied(OURS)) for each in ledger_ids]
-    return with_copies(live, copies, NOW_MS)
+    return with_copies(live, copies_of(OURS, *ledger_ids), NOW_MS)
 
 
 # --- mirrors -----------------------------------------------------------------------------------
@@ -158,7 +170,7 @@ def test_all_copies_are_given_by_one_change_and_all_else_stays():
 
 def test_a_copy_that_was_given_is_given_once():
     once = given_to(LIVE, 1)
-    again = with_copies(once.info, [replace(closed(1, 10), context=copied(OURS))], NOW_MS + 1)
+    again = with_copies(once.info, copies_of(OURS, 1), NOW_MS + 1)
     assert again.info == once.info
     assert again.given == (1,)
 
@@ -200,11 +212,84 @@ def test_one_that_is_refused_does_not_hold_up_the_others():
 
 def test_a_copy_is_taken_back_only_where_a_hot_one_is_left():
     given = given_to(LIVE, 1, 2).info
-    assert without_copies(given, {OURS}) == LIVE
-    assert without_copies(given, {THEIRS}) == given
+    assert without_copies(given, copies_of(OURS, 1, 2)) == LIVE
+    assert without_copies(given, copies_of(THEIRS, 1, 2)) == given
     gone = given.with_ledger(
         replace(given.ledger(1), context=replace(given.ledger(1).context, bookkeeper_deleted=True))
     )
-    left = without_copies(gone, {OURS})
+    left = without_copies(gone, copies_of(OURS, 1, 2))
     assert left.ledger(1) == gone.ledger(1)
     assert left.ledger(2).context is None
+
+
+# --- copies that take the place of others ------------------------------------------------------
+
+FILTERED = DRIVER.with_property("pulsar-offload.filter", "{}")
+ELSEWHERE = DriverMetadata(name="aws-s3", properties=(("bucket", "new"),))
+OFFLOADED = managed_ledger(
+    closed(1, 10, copied(THEIRS, driver=FILTERED, bookkeeper_deleted=True)), closed(2, 10), still_open(3)
+)
+MOVE = OtherCopy(uuid=OURS, form=CopyForm.LEDGER, driver=ELSEWHERE, since_ms=NOW_MS, ledger_ids=(1,))
+
+
+def moving():
+    """A mirror in which a copy of the live record is being replaced."""
+    return begin_replacement(mirrored(OFFLOADED, ManagedLedgerInfo()), MOVE)
+
+
+def moved():
+    return switch_replacement(moving(), OURS, NOW_MS)
+
+
+def moved_copies():
+    """The ledgers of `moved` as they are given."""
+    (ledger,) = own_ledgers(moved())
+    driver = ELSEWHERE.with_property("pulsar-offload.filter", "{}")
+    bare = replace(ledger, context=replace(ledger.context, driver=driver))
+    return [with_replaced(bare, replaced_of(ledger))]
+
+
+def test_a_copy_that_is_to_replace_another_stays_in_the_mirror_and_the_other_is_not_ours():
+    mirror = moving()
+    assert own_ledgers(mirror) == ()
+    assert mirrored(OFFLOADED, mirror) == mirror
+    without = managed_ledger(closed(2, 10), still_open(3))
+    gone = mirrored(without, mirror)
+    assert gone.ledger(1) == mirror.ledger(1)
+    assert own_ledgers(gone) == ()
+    taken = managed_ledger(closed(1, 10), closed(2, 10), still_open(3))
+    assert find_replacement(mirrored(taken, mirror), OURS)
+    left = forget_replacement(abandon_replacement(mirror, OURS), OURS)
+    assert mirrored(OFFLOADED, left) == mirrored(OFFLOADED, ManagedLedgerInfo())
+    assert mirrored(without, left).ledger(1) is None
+
+
+def test_one_that_replaces_a_copy_which_names_no_driver_leaves_that_to_the_live_record():
+    live = managed_ledger(closed(1, 10, copied(THEIRS, driver=None)), still_open(3))
+    assert own_ledgers(begin_replacement(mirrored(live, ManagedLedgerInfo()), MOVE)) == ()
+
+
+def test_a_copy_takes_the_place_of_the_one_that_it_was_made_of_and_of_no_other():
+    (ledger,) = own_ledgers(moved())
+    assert mirrored(OFFLOADED, moved()) == moved()
+    given = with_copies(OFFLOADED, moved_copies(), NOW_MS + 1)
+    assert given.given == (1,)
+    context, before = given.info.ledger(1).context, OFFLOADED.ledger(1).context
+    driver = ELSEWHERE.with_property("pulsar-offload.filter", "{}")
+    assert context == replace(before, uuid=OURS, driver=driver), (
+        "all else stays, since when it is offloaded too"
+    )
+    assert given_ledgers(given.info, moved()) == tuple(moved_copies())
+    other = managed_ledger(closed(1, 10, copied(uuid_of(3))), still_open(3))
+    assert "cold copy" in with_copies(other, moved_copies(), NOW_MS).refused[1]
+    assert why_no_copy(OFFLOADED, 1, [uuid_of(3)]) is not None
+    assert ledger.ledger_id == 1
+
+
+def test_what_was_replaced_is_put_back_when_the_copy_is_taken_back():
+    given = with_copies(OFFLOADED, moved_copies(), NOW_MS + 1).info
+    assert without_copies(given, moved_copies()) == OFFLOADED
+    assert without_copies(given, given_ledgers(given, moved())) == OFFLOADED
+    confirmed = mirrored(given, moved(), confirmed={OURS})
+    assert own_ledgers(confirmed) == ()
+    assert replaced_of(confirmed.ledger(1)) == ()

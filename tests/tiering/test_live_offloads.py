@@ -20,11 +20,10 @@ from scenes.live_topics import (
 )
 from tiers import uuid_of
 
-from offload_core.maintenance.live import LiveTopicOffloads, live_offloads
+from offload_core.maintenance.live import LiveCopies, LiveTopicOffloads, live_offloads
 from offload_core.metadata.policies import parse_policies, resolve_policies
 from offload_core.metadata.records import EntryPosition, OffloadContext
 from offload_core.metadata.records.live_changes import abandon_own, given_ledgers, own_ledgers
-from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.writing.audit import Change, Deletion
 from offload_core.writing.managed_ledger import due_ledgers, keep_up
 from offload_hooks.errors import (
@@ -292,7 +291,7 @@ def test_a_copy_is_not_deleted_that_the_record_gets_meanwhile(topic):
     cluster.records.update = give
     ours = topic.mirror().ledger(first)
     topic.offload()
-    LiveTopicOffloads(cluster, NAME)._delete(ours, "taken for surplus")
+    LiveCopies(cluster, NAME).delete(ours, "taken for surplus")
     topic.check()
     assert topic.info().ledger(first).has_complete_copy
     topic.offload()
@@ -323,7 +322,7 @@ def killed_after_it_was_given(topic, monkeypatch):
         raise OffloadError("killed here")
 
     with monkeypatch.context() as patched:
-        patched.setattr(LiveTopicOffloads, "_use", fail)
+        patched.setattr(LiveCopies, "_use", fail)
         with pytest.raises(OffloadError, match="killed here"):
             topic.offload()
     assert given_ledgers(topic.info(), topic.mirror())
@@ -348,7 +347,7 @@ def test_a_copy_that_the_live_record_has_is_not_touched_by_one_that_takes_it_for
     killed_after_it_was_given(topic, monkeypatch)
     first = topic.mirror().in_order[0]
     before, points = topic.objects(), Points()
-    LiveTopicOffloads(topic.cluster(points), NAME)._delete(first, "taken for surplus")
+    LiveCopies(topic.cluster(points), NAME).delete(first, "taken for surplus")
     assert "delete" not in points.calls
     assert topic.objects() == before
     assert not [each for each in topic.audit.changes if isinstance(each, Deletion)]
@@ -370,7 +369,7 @@ def test_a_copy_that_another_process_abandons_while_it_is_given_is_taken_back(to
     first = topic.info().in_order[0].ledger_id
     cluster = topic.cluster()
     give = cluster.records.update
-    mirror = ManagedLedgerRecords(topic.own)
+    mirror = topic.mirrors
 
     def give_and_abandon(*given, **how):
         written = give(*given, **how)
@@ -383,6 +382,23 @@ def test_a_copy_that_another_process_abandons_while_it_is_given_is_taken_back(to
     assert "another process" in done.waiting[first]
     assert first not in done.offloaded
     assert not topic.info().ledger(first).has_complete_copy
+    topic.check_done()
+
+
+def test_a_copy_that_another_process_confirms_while_it_is_given_stays(topic):
+    cluster = topic.cluster()
+    give = cluster.records.update
+
+    def give_and_confirm(*given, **how):
+        cluster.records.update = give
+        written = give(*given, **how)
+        topic.offload()
+        assert own_ledgers(topic.mirror()) == ()
+        return written
+
+    cluster.records.update = give_and_confirm
+    done = offload_due(cluster)
+    assert done.offloaded == (0, 1, 2)
     topic.check_done()
 
 

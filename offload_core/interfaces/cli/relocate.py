@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -28,6 +28,14 @@ from offload_core.interfaces.cli.command_options import (
     command,
     parse_seconds,
     parse_size,
+)
+from offload_core.interfaces.cli.configured import ConfigFile
+from offload_core.interfaces.cli.given_copies import (
+    TopicCopies,
+    copies_to_json,
+    give_copies,
+    open_live,
+    show_copies,
 )
 from offload_core.interfaces.cli.terminal import (
     byte_bar,
@@ -70,7 +78,10 @@ from offload_core.metadata.stores.record_paths import record_path
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import Tier
 from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, MappingRegistry, RecordRegistry
-from offload_hooks.errors import OptionError, UnknownPluginError
+from offload_hooks.errors import OffloadError, OptionError, UnknownPluginError
+
+if TYPE_CHECKING:
+    from offload_core.maintenance.live import LiveReplacements
 
 _SHOWN_TOPICS = 10
 
@@ -128,6 +139,15 @@ def relocate(
             "changes that its records need are shown.",
         ),
     ] = None,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Topics of the running cluster in the settings: its records name the new copies, once they are "
+            "verified, and its brokers are seen to read them.",
+        ),
+    ] = False,
+    config: ConfigFile = None,
     delete_source: Annotated[
         bool, typer.Option("--delete-source", help="Delete old copies that were replaced for the --grace.")
     ] = False,
@@ -178,7 +198,14 @@ def relocate(
         executor = held.enter_context(executors.open())
         share = max(1, bytes_per_s // executor.processes) if bytes_per_s else bytes_per_s
         tiers = [held.enter_context(throttled(each.store, share)) for each in (source, target)]
-        if records.records is None:
+        if live:
+            if records.records or mapping or merge or delete_source:
+                raise OptionError(
+                    "a running cluster's records are in the settings; brokers read no merged ledgers, and "
+                    "`offload gc` deletes old copies once the records name the new ones",
+                    expected="--live without --records, --mapping, --merge, --delete-source",
+                )
+        elif records.records is None:
             if to_format or ledger or mapping or merge or delete_source:
                 raise OptionError(
                     "without records objects are copied as they are, and none is deleted",
@@ -213,23 +240,32 @@ def relocate(
             ledger_ids=frozenset(ledger) if ledger else None,
         )
         grace_ms = 1000 * parse_seconds(grace)
-        registry, recorded = held.enter_context(
-            _opened(source, records.records, records.given(), mapping, is_dry=not changes.yes)
-        )
-        _check_known(topics, recorded)
-        infos = {
-            each: registry.info(managed_ledger_of_topic(each)) for each in sorted(recorded) if wants(each)
-        }
+        if live:
+            moved = held.enter_context(open_live(config, tiers, log))
+            registry = RecordRegistry(moved.mirror.records, system_now_ms)
+            recorded = _Recorded(registry=registry, topics=moved.topics(), live=moved)
+        else:
+            recorded = held.enter_context(
+                _opened(
+                    source,
+                    records.require("where are the records?"),
+                    records.given(),
+                    mapping,
+                    is_dry=log is None,
+                )
+            )
+        _check_known(topics, recorded.topics)
+        infos = {each: recorded.info(each) for each in sorted(recorded.topics) if wants(each)}
         for ledger_id in ledger or ():
             if all(info.ledger(ledger_id) is None for info in infos.values()):
                 raise OptionError("the topic has no such ledger", ledger_id=ledger_id)
-        done = Relocated(
-            plans=[plan_topic(topic, info, wanted) for topic, info in infos.items()], is_dry=not changes.yes
-        )
+        done = Relocated(is_dry=log is None)
+        for each, info in infos.items():
+            _plan(recorded, each, info, wanted, tiers[1], done)
         bar = held.enter_context(byte_bar(shown=not as_json))
         task = bar.add_task("moving", total=done.planned_bytes or None)
         mover = Mover(
-            registry,
+            recorded.registry,
             tiers[0],
             tiers[1],
             log or _DryRun(),
@@ -240,7 +276,8 @@ def relocate(
             if log is not None:
                 elsewhere = None if is_here else executor
                 threads = executors.workers or DEFAULT_PARALLEL
-                done.outcomes.extend(make_moves(mover, done.plans, parallel=threads, executor=elsewhere))
+                made = make_moves(mover, done.plans, parallel=threads, executor=elsewhere)
+                _make(made, done, recorded.live)
             for each in infos if delete_source else ():
                 if log is None:
                     found = OldCopies(topic=each, deleted=tuple(mover.replaced(each, grace_ms)))
@@ -252,6 +289,39 @@ def relocate(
             show(done, mapped, as_json=as_json)
         if done.is_left:
             raise typer.Exit(1)
+
+
+def _plan(
+    recorded: _Recorded,
+    topic: TopicName,
+    info: ManagedLedgerInfo,
+    wanted: Wanted,
+    target: Tier,
+    done: Relocated,
+) -> None:
+    """Plan the moves of a topic; one of a running cluster that fails does not end the others."""
+    if recorded.live is None:
+        done.plans.append(plan_topic(topic, info, wanted))
+        return
+    from offload_core.maintenance.relocate.live_moves import plan_live_topic
+
+    try:
+        done.plans.append(plan_live_topic(recorded.live, topic, wanted, target, is_dry=done.is_dry))
+    except OffloadError as error:
+        done.given.append(TopicCopies(topic=topic, error=error))
+
+
+def _make(outcomes: Iterator[Outcome], done: Relocated, live: LiveReplacements | None) -> None:
+    """Make all moves; those of a topic of a running cluster are given to its record when the last one has ended."""
+    under_way = Counter(move.topic for plan in done.plans for move in plan.moves)
+    if live is not None:  # an earlier call may have been broken off before that
+        done.given.extend(give_copies(live, plan.topic) for plan in done.plans if not plan.moves)
+    for outcome in outcomes:
+        done.outcomes.append(outcome)
+        topic = outcome.move.topic
+        under_way[topic] -= 1
+        if live is not None and not under_way[topic]:
+            done.given.append(give_copies(live, topic))
 
 
 def _check_known(topics: Sequence[TopicName], known: Collection[TopicName]) -> None:
@@ -300,25 +370,43 @@ class _DryRun:
         raise AssertionError(f"a dry run was about to change something: {change}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recorded:
+    """Where moves are written down, and the topics.
+
+    Attributes:
+        live: of a running cluster, what its records are changed by.
+    """
+
+    registry: CopyRegistry
+    topics: Sequence[TopicName]
+    live: LiveReplacements | None = None
+
+    def info(self, topic: TopicName) -> ManagedLedgerInfo:
+        """The record of a topic."""
+        if self.live is not None:
+            return self.live.copies(topic).read_info()
+        return self.registry.info(managed_ledger_of_topic(topic))
+
+
 @contextmanager
 def _opened(
     source: TierReader, records: str, options: dict[str, Any], mapping: Path | None, *, is_dry: bool
-) -> Iterator[tuple[CopyRegistry, list[TopicName]]]:
-    """The audit log of what moved, and the topics."""
+) -> Iterator[_Recorded]:
+    """Records that are ours, or a mapping beside others."""
     if mapping is None:
         try:
             opened_store = open_metadata_store(records, options)
         except (OptionError, UnknownPluginError) as error:
             theirs = (
-                "Records that are not ours to write, as files or a live Pulsar's, go with --mapping FILE."
+                "Records that are not ours to write, as files or a live Pulsar's, go with --mapping FILE; those of a "
+                "running cluster with --live."
             )
             raise OptionError(error.what, expected=error.expected, found=error.found, hint=theirs) from error
         with closing(opened_store) as store:
             ours = ManagedLedgerRecords(store)
-            yield (
-                RecordRegistry(ours, system_now_ms),
-                [topic_of_managed_ledger(each) for each in ours.names()],
-            )
+            topics = [topic_of_managed_ledger(each) for each in ours.names()]
+            yield _Recorded(registry=RecordRegistry(ours, system_now_ms), topics=topics)
         return
     with ExitStack() as held:
         found = held.enter_context(open_records(records, source.store, source.options, options))
@@ -333,7 +421,7 @@ def _opened(
             mapping = Path(held.enter_context(TemporaryDirectory())) / "mapping"
             mapping.write_bytes(known)
         file = held.enter_context(MappingFile(mapping))
-        yield MappingRegistry(file, read, system_now_ms), topics
+        yield _Recorded(registry=MappingRegistry(file, read, system_now_ms), topics=topics)
 
 
 _LEFT = (PlainStatus.HALF, PlainStatus.CONFLICT, PlainStatus.FAILED)
@@ -346,9 +434,10 @@ class Relocated:
     Moves without an outcome were broken off, and may have been made all the same.
     """
 
-    plans: Sequence[TopicPlan]
     is_dry: bool
+    plans: list[TopicPlan] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
+    given: list[TopicCopies] = field(default_factory=list)
     old: list[OldCopies] = field(default_factory=list)
 
     @property
@@ -366,8 +455,8 @@ class Relocated:
         """True if something was not moved or deleted; in a dry run, if something would be."""
         if self.is_dry and (self.deleted or any(plan.moves for plan in self.plans)):
             return True
-        errors = [each.error for each in self.outcomes] + [each.error for each in self.old]
-        failed = any(error is not None for error in errors)
+        errors = [*(each.error for each in self.outcomes), *(each.error for each in self.old)]
+        failed = any(error is not None for error in errors) or any(each.is_left for each in self.given)
         return failed or any(plan.left for plan in self.plans)
 
 
@@ -386,6 +475,7 @@ def show(done: Relocated, changes: Sequence[Relocation], *, as_json: bool) -> No
         if outcome.error is not None:
             ledgers = id_ranges(outcome.move.ledger_ids)
             print_failure(f"{outcome.move.topic}: ledger {ledgers} is not moved: {outcome.error}")
+    show_copies(done.given)
     for topic, copy in done.deleted:
         ledgers = id_ranges(copy.ledger_ids)
         would = "would be deleted" if done.is_dry else "deleted"
@@ -468,6 +558,7 @@ def _to_json(done: Relocated, changes: Sequence[Relocation]) -> dict[str, Any]:
             }
             for plan in done.plans
         ],
+        "given": copies_to_json(done.given),
         "deleted": [{"topic": str(topic), "uuid": str(copy.uuid)} for topic, copy in done.deleted],
         "not_deleted": [
             {"topic": str(each.topic), "error": str(each.error)}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,18 +22,31 @@ from offload_core.interfaces.cli.command_options import (
     command,
 )
 from offload_core.interfaces.cli.configured import ConfigFile, metadata_flags, open_service
+from offload_core.interfaces.cli.given_copies import (
+    TopicCopies,
+    copies_to_json,
+    finish_copies,
+    give_copies,
+    open_live,
+    show_copies,
+)
 from offload_core.interfaces.cli.terminal import cell, err, out, print_failure, print_line, table_of
 from offload_core.maintenance.repair import Action, HotCopies, PlannedRepair, Repair, Repaired
 from offload_core.maintenance.repair.pair_changes import pulsars_bits
+from offload_core.maintenance.repair.repair_plan import OpenRecords
 from offload_core.maintenance.verify import Code
-from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.catalogue import TierReader, parse_topic
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog
+from offload_core.writing.managed_ledger import Environment
 from offload_core.writing.offload import LedgerOffloader
-from offload_core.writing.settings import load_configuration
+from offload_core.writing.settings import PolicyStore, load_configuration
 from offload_hooks.errors import OffloadError, OptionError
+
+if TYPE_CHECKING:
+    from offload_core.maintenance.live import LiveReplacements
 
 
 @command(failed=2)
@@ -76,6 +90,14 @@ def repair(
             "--switch-records, and the service's configuration.",
         ),
     ] = False,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="The records of the running cluster in the settings are to name the new copies that are whole, and "
+            "its brokers are seen to read them.",
+        ),
+    ] = False,
     accept_loss: Annotated[
         bool,
         typer.Option(
@@ -94,32 +116,39 @@ def repair(
     0 if nothing is left to be done, 1 if something is, 2 if something failed.
     """
     with ExitStack() as held:
+        if live and (records.records or switch_records or quarantine or accept_loss):
+            raise OptionError(
+                "a running cluster's records are in the settings; they get whole copies only, and what they named is "
+                "not put aside",
+                expected="--live without --records, --switch-records, --quarantine, --accept-loss",
+            )
         if switch_records and records.records is None:
             raise OptionError("new copies need records to name them", expected="--records URL")
-        if offload_again and not switch_records:
-            raise OptionError("records are to name what is offloaded again", expected="--switch-records")
+        if offload_again and not (switch_records or live):
+            raise OptionError(
+                "records are to name what is offloaded again", expected="--switch-records or --live"
+            )
         if accept_loss and not switch_records:
             raise OptionError("records are to name copies that lack entries", expected="--switch-records")
         log = changes.open_log()
-        own = records.given()
         tier = held.enter_context(where.open())
-        ours = None
-        if switch_records and records.records is not None:
-            ours = ManagedLedgerRecords(
-                held.enter_context(closing(open_metadata_store(records.records, own)))
+        if live:
+            recorded = _of_live(held.enter_context(open_live(config, [tier.store], log)))
+        else:
+            recorded = held.enter_context(
+                _opened(tier, records, config, switches=switch_records, needs_hot=offload_again)
             )
-        hot = None
-        if offload_again or config is not None:
-            hot = held.enter_context(_hot(config, metadata_flags(records.records, records.records_option)))
+        unfinished = [] if recorded.live is None or log is None else finish_copies(recorded.live)
         work = Repair(
             tier.store,
             prefix=prefix,
             keys=[_key(each) for each in keys or ()],
             ledger_ids=ledger or (),
             topics=[parse_topic(each) for each in topic or ()],
-            records=records.opener(tier),
-            ours=ours,
-            hot=hot,
+            records=recorded.opener,
+            ours=recorded.ours,
+            is_live=live,
+            hot=recorded.hot,
             offload_again=offload_again,
             accept_loss=accept_loss,
             quarantine=quarantine,
@@ -128,13 +157,18 @@ def repair(
         with err.status("verifying"):
             planned = list(work.plan())
         done: dict[int, Repaired | OffloadError] = {}
+        given: list[TopicCopies] = []
         try:
             for number, each in enumerate(planned):
                 if log is not None and each.changes:
                     done[number] = _do(work, each, log)
+            if recorded.live is not None and log is not None:
+                given = unfinished + [give_copies(recorded.live, each) for each in recorded.live.unfinished()]
         finally:
-            show(planned, done if changes.yes else None, as_json=as_json)
+            show(planned, done if changes.yes else None, given, as_json=as_json)
         if any(is_left(each, done.get(number)) for number, each in enumerate(planned)):
+            raise typer.Exit(1)
+        if any(each.is_left for each in given):
             raise typer.Exit(1)
 
 
@@ -146,21 +180,55 @@ def _do(work: Repair, planned: PlannedRepair, log: AuditLog) -> Repaired | Offlo
         return error.at(key=planned.key)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recorded:
+    """Records, as `Repair` takes them, and hot copies.
+
+    Attributes:
+        live: of a running cluster, what its records are changed by.
+    """
+
+    opener: OpenRecords | None
+    ours: ManagedLedgerRecords | None = None
+    hot: HotCopies | None = None
+    live: LiveReplacements | None = None
+
+
 @contextmanager
-def _hot(config: Path | None, metadata: dict[str, Any]) -> Iterator[HotCopies]:
-    """The hot copies of the service that is configured so."""
-    with open_service(load_configuration(config, metadata)) as (environment, policies):
+def _opened(
+    tier: TierReader, records: RecordOptions, config: Path | None, *, switches: bool, needs_hot: bool
+) -> Iterator[_Recorded]:
+    """The records of the command, and the hot copies of the service of the settings."""
+    with ExitStack() as held:
+        ours = hot = None
+        if switches:
+            store = open_metadata_store(records.require("new copies need records"), records.given())
+            ours = ManagedLedgerRecords(held.enter_context(closing(store)))
+        if needs_hot or config is not None:
+            metadata = metadata_flags(records.records, records.records_option)
+            opened = held.enter_context(open_service(load_configuration(config, metadata)))
+            hot = _hot(*opened)
+        yield _Recorded(opener=records.opener(tier), ours=ours, hot=hot)
 
-        def offloader_of(tier: Tier, name: str) -> LedgerOffloader:
-            holding = policies.resolve(topic_of_managed_ledger(name)).offload
-            return LedgerOffloader(
-                tier,
-                max_block_bytes=holding.max_block_bytes,
-                parts_in_flight=holding.max_threads,
-                checksums=holding.writes_checksums,
-            )
 
-        yield HotCopies(environment=environment, offloader_of=offloader_of)
+def _of_live(live: LiveReplacements) -> _Recorded:
+    """The records of a running cluster, and its hot copies."""
+    return _Recorded(
+        opener=live.open_records, ours=live.mirror.records, hot=_hot(live.mirror, live.policies), live=live
+    )
+
+
+def _hot(environment: Environment, policies: PolicyStore) -> HotCopies:
+    def offloader_of(tier: Tier, name: str) -> LedgerOffloader:
+        holding = policies.resolve(topic_of_managed_ledger(name)).offload
+        return LedgerOffloader(
+            tier,
+            max_block_bytes=holding.max_block_bytes,
+            parts_in_flight=holding.max_threads,
+            checksums=holding.writes_checksums,
+        )
+
+    return HotCopies(environment=environment, offloader_of=offloader_of)
 
 
 def _key(text: str) -> ObjectKey:
@@ -220,9 +288,9 @@ def by_hand(planned: PlannedRepair) -> list[str]:
         most, least = pulsars_bits(key.uuid)
         lost = "" if planned.other else "; a broker fails at lost entries"
         notes.append(
-            f"the record of {planned.recorded} names the damaged copy; --switch-records changes one that is ours, of a "
-            f"copy that is no MapFile. In a broker's, its offload context must have uidMsb {most} and uidLsb "
-            f"{least}{lost}"
+            f"the record of {planned.recorded} names the damaged copy; --switch-records changes one that is ours, and "
+            f"--live a running cluster's, of a copy that is no MapFile. In a broker's, its offload context must have "
+            f"uidMsb {most} and uidLsb {least}{lost}"
         )
     if planned.choice.action is Action.OTHER_COPY and planned.recorded is None and not planned.is_moved:
         notes.append("readers without records read the newest copy: --quarantine puts this one aside")
@@ -262,7 +330,11 @@ def _again(planned: PlannedRepair) -> str:
 
 
 def show(
-    planned: Sequence[PlannedRepair], done: Mapping[int, Repaired | OffloadError] | None, *, as_json: bool
+    planned: Sequence[PlannedRepair],
+    done: Mapping[int, Repaired | OffloadError] | None,
+    given: Sequence[TopicCopies],
+    *,
+    as_json: bool,
 ) -> None:
     """Show all of it; `done` by the number of what was planned, None in a dry run."""
     found = [None if done is None else done.get(number) for number in range(len(planned))]
@@ -271,6 +343,7 @@ def show(
             "version": REPORT_VERSION,
             "dry_run": done is None,
             "repairs": [to_json(each, was) for each, was in zip(planned, found, strict=True)],
+            "given": copies_to_json(given),
         }
         typer.echo(json.dumps(report, indent=2))
         return
@@ -298,6 +371,7 @@ def show(
             print_line(f"{each.key}: lost: {each.lost.pack()}")
         if isinstance(was, OffloadError):
             print_failure(f"not repaired: {was}")
+    show_copies(given)
     repaired = sum(isinstance(each, Repaired) for each in found)
     would = sum(each.changes for each in planned) if done is None else repaired
     what = "would be repaired; nothing was changed" if done is None else "repaired"

@@ -8,14 +8,19 @@ Source: docs/tiering.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
 from offload_core.maintenance.live.brokers import Brokers
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.metadata.stores.live_records import LiveRecordStore, live_records, open_live_store
+from offload_core.metadata.stores.live_records import (
+    LiveRecordStore,
+    MirrorStore,
+    live_records,
+    open_live_store,
+)
 from offload_core.storage.offloader_stats import OffloaderStats
 from offload_core.storage.pulsar_admin import AdminPlugin
 from offload_core.storage.tier.registry import make_ledger_store, make_metadata_store
@@ -37,9 +42,7 @@ from offload_hooks.ledger_stores import (
     LedgerWriter,
     RecoveredLedger,
 )
-from offload_hooks.metadata_stores import WritableMetadataStore
 
-_MIRRORS = "/live"
 _OF_REQUESTS = ("timeout_s", "attempts")
 """Options of the connection to ZooKeeper that the ledger store has as its own."""
 
@@ -94,13 +97,14 @@ def open_live_cluster(
         stack.enter_context(closing(admin))
         if not isinstance(admin, AdminPlugin):
             raise OptionError("this is no admin REST", expected="a URL such as http://broker:8080")
-        policies = configured_policies(configuration, LiveRecordStore(store))
+        records = LiveRecordStore(store)
+        policies = configured_policies(configuration, records)
         hot = _BrokersLedgers(make_ledger_store("bookkeeper", _of_bookkeeper(live)))
         mirror = stack.enter_context(
-            open_environment(configuration, _Below(own), policies, stats=stats, hot=hot)
+            open_environment(configuration, MirrorStore(own, records), policies, stats=stats, hot=hot)
         )
         yield LiveCluster(
-            records=live_records(store),
+            records=live_records(records),
             mirror=mirror,
             policies=policies,
             brokers=Brokers(admin.client),
@@ -115,28 +119,6 @@ def _of_bookkeeper(live: LiveSettings) -> dict[str, object]:
         for name, value in in_clear(live.options).items()
     }
     return {"url": live.url, **login, **in_clear(live.bookkeeper)}
-
-
-class _Below:
-    """The part of a metadata store in which the mirrors are, as a `WritableMetadataStore`."""
-
-    def __init__(self, store: WritableMetadataStore) -> None:
-        self._store = store
-
-    def get(self, path: str) -> tuple[bytes, int] | None:
-        return self._store.get(_MIRRORS + path)
-
-    def children(self, path: str) -> Collection[str]:
-        return self._store.children(_MIRRORS + path)
-
-    def put(self, path: str, value: bytes, expected_version: int | None) -> int:
-        return self._store.put(_MIRRORS + path, value, expected_version)
-
-    def delete(self, path: str, expected_version: int) -> None:
-        self._store.delete(_MIRRORS + path, expected_version)
-
-    def close(self) -> None:
-        self._store.close()
 
 
 class _BrokersLedgers:

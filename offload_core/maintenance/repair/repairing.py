@@ -170,6 +170,8 @@ class Repair:
         prefix, keys, ledger_ids, topics: as of `RepairTargets`.
         records: opens managed ledgers' records; None for none.
         ours: the same records, if they can be written: they are switched to saved copies, and counts are corrected.
+        is_live: `ours` are mirrors of a running cluster's records: they are switched to whole copies only, as brokers
+            need them; brokers count, and know no marks of damage.
         hot: the hot copies, to compare counts with; None if they are not known.
         offload_again: offload ledgers that have hot copies again; needs `ours` and `hot`.
         accept_loss: switch records to copies that lack entries also where hot copies have these.
@@ -188,6 +190,7 @@ class Repair:
         topics: Sequence[TopicName] = (),
         records: OpenRecords | None = None,
         ours: ManagedLedgerRecords | None = None,
+        is_live: bool = False,
         hot: HotCopies | None = None,
         offload_again: bool = False,
         accept_loss: bool = False,
@@ -201,6 +204,7 @@ class Repair:
         )
         self._records = records
         self._ours = ours
+        self._is_live = is_live
         self._again = hot if offload_again else None
         self._hot_store = None if hot is None else hot.store
         self._accept_loss = accept_loss
@@ -211,7 +215,7 @@ class Repair:
         self._counts = CountCorrection(
             tier,
             records,
-            ours,
+            None if is_live else ours,
             self._hot_store,
             self._executor,
             folder=f"{prefix.removesuffix('/')}/" if prefix else "",
@@ -286,7 +290,9 @@ class Repair:
             written = changes.write_index(evidence)
         elif evidence.choice.action is Action.REWRITE_CHECKSUMS:
             written = changes.write_checksums(evidence)
-        elif evidence.replacement is not None and self._can_switch(key, evidence.known, evidence.replacement):
+        elif evidence.replacement is not None and self._can_switch(
+            key, evidence.known, evidence.replacement, evidence.lost
+        ):
             return self._replace(planned, evidence, changes, audit)
         elif evidence.choice.action is Action.SALVAGE:
             written = changes.write_salvaged(evidence)
@@ -356,7 +362,7 @@ class Repair:
             planned = replace(planned, choice=Choice(action=Action.KEEP_HOT, why=why), target=None)
         new = planned.target or planned.other
         switches = planned.choice.action is Action.OFFLOAD_AGAIN or self._can_switch(
-            task.key, known, None if new is None else parse_key(new)
+            task.key, known, None if new is None else parse_key(new), planned.lost
         )
         moves = self._moves(planned.choice, known)
         return replace(
@@ -428,7 +434,9 @@ class Repair:
 
     def _is_to_be_marked(self, known: RecordedAttempt | None, planned: PlannedRepair) -> bool:
         """Return whether a record of ours names a damaged copy, and does not mark it yet."""
-        if known is None or known.is_marked or known.driver is None or not self._is_read_with_hot(known):
+        if self._is_live or known is None or known.is_marked or known.driver is None:
+            return False
+        if not self._is_read_with_hot(known):
             return False
         return planned.failure is None and planned.choice.action in (*_OF_DAMAGE, Action.KEEP_HOT)
 
@@ -495,9 +503,13 @@ class Repair:
             steps.forget_old()
         return Repaired(planned=planned, written=(new.data_key, new.index_key), moved=moved)
 
-    def _can_switch(self, key: ObjectKey, known: RecordedAttempt | None, new: ObjectKey | None) -> bool:
+    def _can_switch(
+        self, key: ObjectKey, known: RecordedAttempt | None, new: ObjectKey | None, lost: LostEntries | None
+    ) -> bool:
         """Return whether a record of ours reads it, and can name the copy that takes its place."""
         if self._ours is None or known is None or not known.is_complete or new is None:
+            return False
+        if self._is_live and lost is not None and lost.count:
             return False
         return self._is_here(known) and can_name(self._ours, known, key, new)
 

@@ -58,28 +58,39 @@ _PROVIDERS = {
 """What a broker records for its drivers that write the same objects as we do."""
 
 
-def broker_record(tier: Tier, driver: str) -> DriverMetadata:
-    """The driver metadata that a broker records for a tier, by which it finds it again.
+def broker_record(recorded: DriverMetadata, driver: str) -> DriverMetadata:
+    """The driver metadata that a broker records for a copy, by which it finds it again.
 
     Args:
+        recorded: the copy's, as of `tier_record`, or by a broker.
         driver: the driver as policies name it.
 
     Raises:
-        OptionError: a broker with these policies does not find the objects of the tier.
+        OptionError: a broker with these policies does not find the copy.
     """
-    recorded, provider = tier_record(tier), _PROVIDERS.get(driver.lower())
+    provider = _PROVIDERS.get(driver.lower())
     base_path = recorded.get(_BASE_PATH)
     if driver.lower() == MAPFILE_DRIVER == recorded.name and base_path is not None:
         return DriverMetadata(name=driver, properties=((_BASE_PATH, base_path),))
     location, bucket = recorded.get(_LOCATION) or "", recorded.get("bucket")
-    if provider is None or bucket is None or urlsplit(location).path.strip("/"):
+    known = _PROVIDERS.get(recorded.name.lower(), recorded.name)
+    is_of_kind = provider is not None and _kind(provider) == _kind(known)
+    if not is_of_kind or bucket is None or urlsplit(location).path.strip("/"):
         raise OptionError(
             "brokers cannot read what is offloaded to this tier",
             expected=f"{MAPFILE_DRIVER}, or a bucket without a prefix by one of {', '.join(_PROVIDERS)}",
-            found=f"{driver}: {location}",
+            found=f"{driver}: {recorded.name} at {location}",
         )
-    properties = [(name, value) for name, value in recorded.properties if name != _LOCATION]
+    assert provider is not None
+    properties = [
+        (name, value) for name, value in place_of(recorded).properties if name not in (_LOCATION, _DRIVER)
+    ]
     return DriverMetadata(name=driver, properties=(*properties, (_DRIVER, provider)))
+
+
+def _kind(provider: str) -> str:
+    """The kind of store of a provider, as brokers name them: S3 is one, whichever service has it."""
+    return "S3" if provider == _PROVIDERS["aws-s3"] else provider
 
 
 class KnownTiers:

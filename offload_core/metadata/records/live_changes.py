@@ -1,9 +1,9 @@
 """Records of a running Pulsar, as pure functions: what we change of them, and the mirrors that keep our own attempts.
 
-A broker writes its topics' records. Of those we change one thing: sealed ledgers get the copy that we made. Our
-attempts are kept in a **mirror**, a record of the same topic in a store of our own, so that no broker ever sees half of
-one. There a copy is ours until a broker was seen to use it (**confirmed**); copies of the live record are marked as
-mirrored.
+A broker writes its topics' records. Of those we change one thing: sealed ledgers get the copy that we made, also in the
+place of one that they have. Our attempts are kept in a **mirror**, a record of the same topic in a store of our own, so
+that no broker ever sees half of one. There a copy is ours until a broker was seen to use it (**confirmed**), and until
+then it names those that it replaced; copies of the live record are marked as mirrored.
 
     mirrored        the mirror as it is to be, by the live record and the mirror that there is
     own_ledgers     ledgers of a mirror with an attempt or a copy of ours
@@ -24,7 +24,18 @@ from uuid import UUID
 
 from offload_core.metadata.records.attempts import abandoned
 from offload_core.metadata.records.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.offload_context import MIRRORED_PROPERTY, DriverMetadata, OffloadContext
+from offload_core.metadata.records.offload_context import (
+    FILTER_PROPERTY,
+    MIRRORED_PROPERTY,
+    DriverMetadata,
+    OffloadContext,
+)
+from offload_core.metadata.records.replacements import (
+    replaced_of,
+    replacement_of,
+    with_replaced,
+    with_replacement,
+)
 
 
 def is_own(ledger: LedgerRecord) -> bool:
@@ -41,12 +52,17 @@ def own_ledgers(mirror: ManagedLedgerInfo) -> tuple[LedgerRecord, ...]:
 
 
 def given_ledgers(live: ManagedLedgerInfo, mirror: ManagedLedgerInfo) -> tuple[LedgerRecord, ...]:
-    """The ledgers of a live record that have a copy of ours which is not confirmed, in order."""
-    own = {each.ledger_id: each.copy_uuids for each in own_ledgers(mirror)}
+    """The ledgers of a live record that have a copy of ours which is not confirmed, in order.
+
+    They name what the copy replaced, by the mirror.
+    """
+    own = {each.ledger_id: each for each in own_ledgers(mirror)}
     return tuple(
-        ledger
+        with_replaced(ledger, replaced_of(ours))
         for ledger in live.in_order
-        if ledger.has_complete_copy and set(ledger.copy_uuids).intersection(own.get(ledger.ledger_id, ()))
+        if ledger.has_complete_copy
+        and (ours := own.get(ledger.ledger_id)) is not None
+        and set(ledger.copy_uuids).intersection(ours.copy_uuids)
     )
 
 
@@ -56,12 +72,17 @@ def mirrored(
     """The mirror of a live record: its ledgers and complete copies, and our own attempts.
 
     An attempt of ours stays, also where the live record has it, or another copy, or the ledger no more, until it is
-    confirmed or forgotten. Attempts of brokers are theirs alone.
+    confirmed or forgotten; so does one at a copy that is to replace the live record's. Attempts of brokers are theirs
+    alone.
     """
     known = {ledger.ledger_id: ledger for ledger in mirror.ledgers}
     ledgers = [_mirrored(ledger, known.get(ledger.ledger_id), confirmed) for ledger in live.ledgers]
     there = {ledger.ledger_id for ledger in live.ledgers}
-    left = [ledger for ledger in own_ledgers(mirror) if ledger.ledger_id not in there]
+    left = [
+        ledger
+        for ledger in mirror.in_order
+        if ledger.ledger_id not in there and (is_own(ledger) or replacement_of(ledger) is not None)
+    ]
     return ManagedLedgerInfo(ledgers=(*ledgers, *left), terminated_at=live.terminated_at)
 
 
@@ -69,15 +90,25 @@ def _mirrored(live: LedgerRecord, ours: LedgerRecord | None, confirmed: Collecti
     own = ours.context if ours is not None and is_own(ours) else None
     if own is not None and not (own.uuid in confirmed and own.uuid in live.copy_uuids):
         return replace(live, context=own)
-    if not live.has_complete_copy or live.context is None:
-        return replace(live, context=None)
-    driver = live.context.driver
-    marked = None if driver is None else driver.with_property(MIRRORED_PROPERTY, "true")
-    return replace(live, context=replace(live.context, driver=marked))
+    mirror = replace(live, context=None)
+    if live.has_complete_copy and live.context is not None:
+        driver = live.context.driver or DriverMetadata(name="")
+        marked = driver.with_property(MIRRORED_PROPERTY, "true")
+        mirror = replace(live, context=replace(live.context, driver=marked))
+    moving = None if ours is None or own is not None else replacement_of(ours)
+    if ours is None or moving is None:
+        return mirror
+    if mirror.context is None:
+        return replace(live, context=ours.context)
+    return with_replacement(mirror, moving)
 
 
-def why_no_copy(live: ManagedLedgerInfo, ledger_id: int) -> str | None:
-    """Why a ledger of a live record may not get a copy of ours; None if it may."""
+def why_no_copy(live: ManagedLedgerInfo, ledger_id: int, replaces: Collection[UUID] = ()) -> str | None:
+    """Why a ledger of a live record may not get a copy of ours; None if it may.
+
+    Args:
+        replaces: the copies whose place it may take.
+    """
     ledger = live.ledger(ledger_id)
     if ledger is None:
         return "the topic has it no more"
@@ -90,10 +121,10 @@ def why_no_copy(live: ManagedLedgerInfo, ledger_id: int) -> str | None:
     context = ledger.context
     if context is None:
         return None
-    if ledger.has_complete_copy:
-        return "it has a cold copy"
     if context.segments:
         return "it is offloaded by segments"
+    if context.complete:
+        return None if context.uuid in replaces else "it has a cold copy"
     if context.uuid is not None:
         return f"a broker has begun to offload it (attempt {context.uuid})"
     if not ledger.has_hot_copy:
@@ -119,29 +150,30 @@ def with_copies(live: ManagedLedgerInfo, copies: Sequence[LedgerRecord], timesta
     """Give ledgers the copies that we made, where they may have them; what is given already stays.
 
     Args:
-        copies: the ledgers, with complete copies by driver metadata that brokers understand.
-        timestamp_ms: since when (1970, UTC): a broker's deletion lag begins then; it may be a time to come.
+        copies: the ledgers, with complete copies by driver metadata that brokers understand, and what they replace.
+        timestamp_ms: since when (1970, UTC) a ledger has a copy that had none: a broker's deletion lag begins then; it
+            may be a time to come.
     """
     given: list[int] = []
     refused: dict[int, str] = {}
     changed: list[LedgerRecord] = []
     for copy in copies:
-        context, ledger = copy.context, live.ledger(copy.ledger_id)
+        context, ledger = with_replaced(copy, ()).context, live.ledger(copy.ledger_id)
         assert context is not None
         assert context.complete
         known = None if ledger is None else ledger.context
         if known is not None and known.complete and known.uuid == context.uuid:
             given.append(copy.ledger_id)
             continue
-        why = why_no_copy(live, copy.ledger_id) or _other_extent(ledger, copy)
+        replaces = [each.uuid for each in replaced_of(copy)]
+        why = why_no_copy(live, copy.ledger_id, replaces) or _other_extent(ledger, copy)
         if why is not None or ledger is None:
             refused[copy.ledger_id] = why or ""
             continue
         given.append(copy.ledger_id)
         rest = known or OffloadContext()
-        new = replace(
-            rest, uuid=context.uuid, complete=True, timestamp_ms=timestamp_ms, driver=context.driver
-        )
+        since_ms = rest.timestamp_ms if rest.complete else timestamp_ms
+        new = replace(rest, uuid=context.uuid, complete=True, timestamp_ms=since_ms, driver=context.driver)
         changed.append(replace(ledger, context=new))
     return GivenCopies(info=live.with_ledgers(changed), given=tuple(given), refused=refused)
 
@@ -155,13 +187,29 @@ def _other_extent(live: LedgerRecord | None, copy: LedgerRecord) -> str | None:
     )
 
 
-def without_copies(live: ManagedLedgerInfo, uuids: Collection[UUID]) -> ManagedLedgerInfo:
-    """Take these copies out of a live record again, where the ledgers have hot ones still."""
+def without_copies(live: ManagedLedgerInfo, copies: Sequence[LedgerRecord]) -> ManagedLedgerInfo:
+    """Take copies of ours out of a live record again: what they replaced is read, or a hot copy, where there is one.
+
+    Args:
+        copies: as of `with_copies`, or `given_ledgers`.
+    """
     return live.with_ledgers(
-        replace(ledger, context=None)
-        for ledger in live.ledgers
-        if ledger.context is not None and ledger.context.uuid in uuids and ledger.has_hot_copy
+        left
+        for copy in copies
+        if (ledger := live.ledger(copy.ledger_id)) is not None
+        and (left := _without(ledger, copy)) is not None
     )
+
+
+def _without(ledger: LedgerRecord, copy: LedgerRecord) -> LedgerRecord | None:
+    context = ledger.context
+    if context is None or context.uuid not in copy.copy_uuids:
+        return None
+    for old in replaced_of(copy)[:1]:  # later ones were never the live record's
+        filtered = None if context.driver is None else context.driver.get(FILTER_PROPERTY)
+        driver = old.driver.with_property(FILTER_PROPERTY, filtered)
+        return replace(ledger, context=replace(context, uuid=old.uuid, driver=driver))
+    return replace(ledger, context=None) if ledger.has_hot_copy else None
 
 
 def abandon_own(mirror: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> ManagedLedgerInfo:

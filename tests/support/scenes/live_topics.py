@@ -26,7 +26,7 @@ from offload_core.metadata.records import (
 )
 from offload_core.metadata.records.live_changes import own_ledgers
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.metadata.stores.live_records import LiveRecordStore
+from offload_core.metadata.stores.live_records import LiveRecordStore, MirrorStore
 from offload_core.storage.tier import Tier
 from offload_core.writing.managed_ledger import OffloadStatus, due_ledgers
 from offload_core.writing.settings import PolicyStore
@@ -67,6 +67,18 @@ class BucketDriver(LocalDriver):
         )
 
 
+class OtherBucket(BucketDriver):
+    """Another one."""
+
+    location = "s3://other/"
+    bucket = "other"
+
+
+def brokers_driver(bucket):
+    """What a broker records of a copy in a bucket."""
+    return BROKERS_DRIVER.with_property("bucket", bucket)
+
+
 class _LiveMetadata(MemoryMetadataStore):
     replace = MemoryMetadataStore.put
 
@@ -77,7 +89,7 @@ class LiveTopic:
 
     Attributes:
         loaded: the record and its version as the broker has them; None while no broker has the topic loaded.
-        is_denied: whether the broker cannot read the tier.
+        is_denied: whether the broker cannot read the tiers. denied_bucket: one that it cannot read.
         is_offloading: whether it offloads the topic itself at the moment.
     """
 
@@ -89,11 +101,13 @@ class LiveTopic:
     driver: type[BucketDriver] = BucketDriver
     loaded: tuple[ManagedLedgerInfo, int] | None = None
     is_denied: bool = False
+    denied_bucket: str | None = None
     is_offloading: bool = False
 
     def __post_init__(self):
-        self.cold = self.folder / "cold"
+        self.cold, self.other = self.folder / "cold", self.folder / "other"
         self.cold.mkdir(parents=True)
+        self.other.mkdir()
         self.metadata, self.own, self.ledgers = _LiveMetadata(), MemoryMetadataStore(), MemoryLedgers()
         self.payloads: dict[int, list[bytes]] = {}
         self._numbers = itertools.count()
@@ -212,17 +226,21 @@ class LiveTopic:
         """The tier as a new process has it."""
         return Tier(self.driver(str(self.cold)), [] if points is None else [watched(points)])
 
+    def other_tier(self, points=None):
+        """Another tier, to which copies are moved."""
+        return Tier(OtherBucket(str(self.other)), [] if points is None else [watched(points)])
+
     def cluster(self, points=None, **changes):
         """The cluster as a new process has it; with points each call is one."""
+        store = LiveRecordStore(self.metadata)
         environment = environment_of(
-            self.own,
+            MirrorStore(self.own, store),
             MemoryLedgerStore(self.ledgers),
             self.tier(points),
             points,
             now_ms=self.clock,
             audit=self.audit,
         )
-        store = LiveRecordStore(self.metadata)
         fields = {"driver": "aws-s3", "bucket": BUCKET, **self.policies}
         return LiveCluster(
             records=ManagedLedgerRecords(
@@ -251,17 +269,27 @@ class LiveTopic:
 
     def mirror(self):
         """Our own record of the topic; None if there is none."""
-        found = ManagedLedgerRecords(self.own).read(NAME)
+        found = self.mirrors.read(NAME)
         return None if found is None else found.info
+
+    @property
+    def mirrors(self):
+        """Our own records."""
+        return ManagedLedgerRecords(MirrorStore(self.own, self.metadata))
 
     def objects(self):
         """The keys in the tier."""
         return {each.key for each in self.tier().list_objects()}
 
+    def other_objects(self):
+        """The keys in the other tier."""
+        return {each.key for each in self.other_tier().list_objects()}
+
     def cold_entries(self, ledger):
         """The entries of a ledger's cold copy."""
         key = ObjectKey(folder="", uuid=ledger.context.uuid, ledger_id=ledger.ledger_id, is_index=False)
-        data, index = ((self.cold / name).read_bytes() for name in (key.data_key, key.index_key))
+        folder = self.other if ledger.context.driver.get("bucket") == OtherBucket.bucket else self.cold
+        data, index = ((folder / name).read_bytes() for name in (key.data_key, key.index_key))
         return [bytes(payload) for _, _, payload in read_object(data, index, key)]
 
     def check(self, where=""):
@@ -270,7 +298,8 @@ class LiveTopic:
         for ledger in info.ledgers:
             if ledger.has_complete_copy:
                 assert self.cold_entries(ledger) == self.payloads[ledger.ledger_id], (where, ledger)
-                assert ledger.context.driver == BROKERS_DRIVER, (where, ledger)
+                bucket = ledger.context.driver.get("bucket")
+                assert ledger.context.driver == brokers_driver(bucket), (where, ledger)
         assert info.in_order[-1].context is None, where
         assert set(self.payloads) == set(self.ledgers.ledgers), where
 
@@ -338,9 +367,11 @@ class ModelBrokers:
             ledger = self._loaded().ledger(position.ledger_id)
             if ledger is None:
                 return None
-            if ledger.has_complete_copy and self._topic.is_denied:
-                raise StoreUnavailableError("the broker has no credentials")
             cold = ledger.has_complete_copy
+            if cold and (
+                self._topic.is_denied or self._topic.denied_bucket == ledger.context.driver.get("bucket")
+            ):
+                raise StoreUnavailableError("the broker has no credentials")
             entries = self._topic.cold_entries(ledger) if cold else self._topic.payloads[ledger.ledger_id]
             return entries[position.entry_id]
 

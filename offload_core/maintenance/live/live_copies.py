@@ -1,0 +1,491 @@
+"""Our copies of a topic's ledgers in its record of a running cluster: given, seen to be used, taken back, deleted.
+
+    give       have the topic unloaded, and at once verified copies in the live record, by one compare-and-set
+    reload     see that the topic is loaded with them, and that its broker reads from the tier
+    confirm    the copies are the live record's
+    take back  copies that are not whole, or not read: what they replaced is read again, or BookKeeper's copy
+    finish     the same of copies that a process gave which ended; and others that can be given no more go
+
+A copy stays ours in the mirror until it is confirmed, so that each copy which the live record has was seen to be whole
+and to be read, or is looked at again.
+
+Copies of ours are deleted only if the live record does not have them. A process abandons such a copy in the mirror, and
+then reads the live record; one that gives copies writes the live record, and then reads the mirror. So one of two
+always sees the other. In the same way a copy that was replaced is put back: the live record first, and then it is seen
+whether its objects are there. Source: docs/tiering.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from uuid import UUID
+
+from offload_core.format.codec.object_format import ObjectKey
+from offload_core.maintenance.live.live_cluster import LiveCluster
+from offload_core.metadata.catalogue.copy_check import check_stored, is_deletable_for
+from offload_core.metadata.catalogue.known_tiers import KnownTiers, broker_record
+from offload_core.metadata.catalogue.recorded_copies import recorded_copies
+from offload_core.metadata.catalogue.topics import TopicName, topic_of_managed_ledger
+from offload_core.metadata.policies import EffectivePolicies
+from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo, replaced_of
+from offload_core.metadata.records.live_changes import (
+    GivenCopies,
+    abandon_own,
+    given_ledgers,
+    mirrored,
+    own_ledgers,
+    why_no_copy,
+    with_copies,
+    without_copies,
+)
+from offload_core.metadata.records.offload_context import FILTER_PROPERTY
+from offload_core.metadata.records.replacements import with_replaced
+from offload_core.writing.audit import Change, ChangeAction
+from offload_core.writing.managed_ledger import no_tier
+from offload_core.writing.offload.attempt_objects import abort_uploads, delete_unless
+from offload_core.writing.offload.running_attempt import check_not_alive, ledger_attempt
+from offload_hooks.errors import (
+    AccessDeniedError,
+    AttemptError,
+    DataLossError,
+    LiveAttemptError,
+    OptionError,
+    StoreError,
+    StoreTimeoutError,
+)
+
+_LOOKS_S = 0.1
+_LONGEST_LOOK_S = 2.0
+_PROBES = 5
+"""Copies of which an entry is tried, to find one that brokers answer with."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What became of verified copies.
+
+    Attributes:
+        used: ledgers whose copies brokers use.
+        refused: ledgers whose copies the live record did not get, and why.
+        damaged: of a copy that was not whole any more, and was taken back.
+    """
+
+    used: tuple[int, ...] = ()
+    refused: Mapping[int, str] = field(default_factory=dict)
+    damaged: DataLossError | None = None
+
+
+class LiveCopies:
+    """Our copies of a topic of a running cluster. Other processes may work at the same topic.
+
+    Args:
+        name: its managed ledger's.
+        tiers: opens the tiers that copies may lie in; by default those of its policies and of the settings.
+    """
+
+    def __init__(
+        self,
+        cluster: LiveCluster,
+        name: str,
+        tiers: Callable[[], AbstractContextManager[KnownTiers]] | None = None,
+    ) -> None:
+        assert cluster.mirror.offloads is not None
+        self.name = name
+        self.topic = topic_of_managed_ledger(name)
+        self.tiers = tiers or partial(cluster.mirror.offloads.tiers_of, name)
+        self._cluster = cluster
+        self._mirror = cluster.mirror
+
+    def read_info(self) -> ManagedLedgerInfo:
+        """The live record as it is now; `UnknownTopicError` if there is none."""
+        return self._cluster.records.require(self.name).info
+
+    def read_mirror(self) -> ManagedLedgerInfo:
+        """The mirror as it is now; an empty one if there is none."""
+        known = self._mirror.records.read(self.name)
+        return ManagedLedgerInfo() if known is None else known.info
+
+    def policies(self) -> EffectivePolicies:
+        """The policies of the topic; `OptionError` if they name no tier."""
+        policies = self._cluster.policies.resolve(self.topic).offload
+        if policies.driver is None:
+            raise no_tier(self.topic)
+        return policies
+
+    def give(self, own: Sequence[LedgerRecord], policies: EffectivePolicies) -> Given:
+        """Give verified copies to the live record, and have brokers use them.
+
+        Args:
+            own: ledgers of the mirror with complete copies of ours.
+
+        Raises:
+            DataLossError: the topic's broker does not read them; the live record has them no more.
+            OptionError: brokers with these policies do not find them.
+            StoreError: a store or a broker fails; it can be called again, or `finish`.
+        """
+        if not own:
+            return Given()
+        if self._cluster.brokers.offload_state(self.topic).state == "RUNNING":
+            why = "its broker offloads the topic at the moment; the copy is given later"
+            return Given(refused=dict.fromkeys((each.ledger_id for each in own), why))
+        name, environment = self.name, self._mirror
+        copies = [_as_brokers_do(ledger, policies) for ledger in own]
+        probe = self._probe(self._seen(copies, policies))
+        for copy in copies:
+            was = ", ".join(str(each.uuid) for each in replaced_of(copy)) or None
+            self._record(copy, "a copy was made beside the brokers, and is verified", was, "offloaded")
+        lag_begins_ms = environment.now_ms() + int(self._cluster.grace_s * 1000)
+        given = GivenCopies(info=ManagedLedgerInfo())
+
+        def give(live: ManagedLedgerInfo) -> ManagedLedgerInfo:
+            nonlocal given
+            given = with_copies(live, copies, lag_begins_ms)
+            return given.info
+
+        self._unload()
+        self._cluster.records.update(name, give)
+        used = [copy for copy in copies if copy.ledger_id in given.given]
+        left = _uuids(
+            filter(is_complete, self.read_mirror().ledgers)
+        )  # another process may have confirmed them
+        abandoned = [copy for copy in used if copy.copy_uuids[0] not in left]
+        self._take_back(abandoned, "another process has taken it for left")
+        damaged = self._use([copy for copy in used if copy not in abandoned], probe)
+        gone = dict.fromkeys((copy.ledger_id for copy in abandoned), "another process has deleted its copy")
+        return Given(
+            used=tuple(each for each in given.given if each not in gone and each not in damaged),
+            refused={**given.refused, **gone},
+            damaged=next(iter(damaged.values()), None),
+        )
+
+    def finish(self, policies: EffectivePolicies) -> None:
+        """Finish what processes left: copies that the live record has, and others that it cannot get any more.
+
+        What lies in a tier that is not configured is left, with a warning. Errors as of `give`.
+        """
+        live = self.read_info()
+        mirror = self.read_mirror()
+        given = [copy for copy in given_ledgers(live, mirror) if self._is_found(copy)]
+        seen = self._seen(given, policies)
+        probe = self._probe(seen)
+        if seen and probe is None:
+            _log.warning("the brokers of %s do not read what was offloaded: it is taken back", self.topic)
+            kept = self._take_back(given, "brokers do not read it")
+            self._confirm([each for each in given if each.ledger_id in kept])
+        elif given:
+            for error in self._use(given, probe).values():
+                raise error
+        for ledger in own_ledgers(mirror):
+            why = why_no_copy(live, ledger.ledger_id, [each.uuid for each in replaced_of(ledger)])
+            if why is None or _uuids([ledger]) & _uuids(given_ledgers(live, mirror)):
+                continue
+            try:
+                check_not_alive(ledger, self._mirror.now_ms())
+                self.delete(ledger, f"{why}; the copy was never used")
+            except LiveAttemptError:
+                pass  # its process finds out that it is not needed
+            except OptionError as error:
+                _log.warning("a copy of ledger %d of %s is left: %s", ledger.ledger_id, self.name, error)
+
+    def delete(self, ledger: LedgerRecord, why: str) -> None:
+        """Delete a copy or an attempt of ours, unless the live record has it after all.
+
+        Args:
+            ledger: of the mirror.
+        """
+        assert ledger.context is not None
+        assert ledger.context.uuid is not None
+        name, ledger_id, uuid = self.name, ledger.ledger_id, ledger.context.uuid
+        left, records = ledger_attempt(name, ledger, why), self._mirror.records
+
+        @contextmanager
+        def needed() -> Iterator[Collection[ObjectKey]]:
+            yield [left.key] if self._is_live(ledger_id, uuid) else []
+
+        with self.tiers() as tiers:
+            tier = tiers.find(left.driver)
+            records.update(name, partial(abandon_own, ledger_id=ledger_id, uuid=uuid))
+            if self._is_live(ledger_id, uuid):
+                return
+            self._mirror.audit.record(left.deletion)
+            abort_uploads(tier, left.key)
+            delete_unless(tier, [left.key], needed)
+        if not self._is_live(ledger_id, uuid):
+            with suppress(AttemptError):  # another process was faster
+                records.update(name, left.forget)
+
+    def _is_live(self, ledger_id: int, uuid: UUID) -> bool:
+        """Return whether the live record has a copy."""
+        found = self._cluster.records.read(self.name)
+        ledger = None if found is None else found.info.ledger(ledger_id)
+        return ledger is not None and uuid in ledger.copy_uuids
+
+    # --- what brokers use ----------------------------------------------------------------------
+
+    def _use(
+        self, copies: Sequence[LedgerRecord], probe: EntryPosition | None
+    ) -> Mapping[int, DataLossError]:
+        """Have brokers use copies that the live record has; those that are not whole, or not read, are taken back.
+
+        Args:
+            probe: an entry that brokers answer with; None to ask for none.
+
+        Returns:
+            The ledgers whose copies were not whole.
+        """
+        # first: as long as the topic is loaded with an older record, its next write closes it
+        self._reload(unloads=any(replaced_of(copy) for copy in copies))
+        damaged: dict[int, DataLossError] = {}
+        with self.tiers() as tiers:
+            for copy in copies:
+                try:
+                    check_copies(tiers, self.topic, copy)
+                except DataLossError as error:
+                    damaged[copy.ledger_id] = error
+        self._take_back([copy for copy in copies if copy.ledger_id in damaged], "it is not whole any more")
+        whole = [copy for copy in copies if copy.ledger_id not in damaged]
+        if probe is not None and any(copy.ledger_id == probe.ledger_id for copy in whole):
+            self._check_read(whole, probe)
+        self._confirm(whole)
+        return damaged
+
+    def _confirm(self, copies: Sequence[LedgerRecord]) -> None:
+        """Leave copies to the live record: no process looks at them again."""
+        self._mirror.records.update(self.name, partial(mirrored, self.read_info(), confirmed=_uuids(copies)))
+
+    def _is_found(self, copy: LedgerRecord) -> bool:
+        """Return whether a copy's tier is known here."""
+        try:
+            with self.tiers() as tiers:
+                for each in recorded_copies(self.topic, copy):
+                    tiers.find(each.driver)
+        except OptionError as error:
+            _log.warning("a copy of ledger %d of %s is not looked at: %s", copy.ledger_id, self.name, error)
+            return False
+        return True
+
+    def _seen(self, copies: Sequence[LedgerRecord], policies: EffectivePolicies) -> list[LedgerRecord]:
+        """Those of which it shows when brokers do not read the tier: not where they read BookKeeper first."""
+        seen = [copy for copy in copies if not (policies.read_priority.hot_first and copy.has_hot_copy)]
+        if copies and not seen:
+            _log.warning(
+                "whether brokers read the tier of %s is not seen: they read BookKeeper first", self.topic
+            )
+        return seen
+
+    def _probe(self, copies: Sequence[LedgerRecord]) -> EntryPosition | None:
+        """Find an entry of one of these ledgers, the newest first, that brokers answer with; None if there is none.
+
+        They do not answer with each: not with an encrypted one that is compressed, or one of very many properties.
+        """
+        for copy in copies[: -_PROBES - 1 : -1]:
+            position = EntryPosition(copy.ledger_id, 0)
+            with suppress(StoreError):
+                if self._cluster.brokers.read_entry(self.topic, position) is not None:
+                    return position
+        if copies:
+            _log.warning("the brokers of %s show no entry of what is offloaded", self.topic)
+        return None
+
+    def _check_read(self, copies: Sequence[LedgerRecord], probe: EntryPosition) -> None:
+        """Have the topic's broker read an entry of the tier; if it cannot, the live record has the copies no more."""
+        looks = Looks(self._cluster.reload_timeout_s)
+        while True:
+            cause: StoreError | None = None
+            try:
+                if self._cluster.brokers.read_entry(self.topic, probe) is not None:
+                    return
+            except StoreError as error:
+                cause = error
+            if self.read_info().ledger(probe.ledger_id) is None:
+                return  # its retention is over
+            if looks.are_over:
+                break
+            looks.pause()
+        kept = self._take_back(copies, "brokers do not read it")
+        raise DataLossError(
+            f"the broker of {self.topic} does not read what was offloaded",
+            ledger_id=probe.ledger_id,
+            entry_id=probe.entry_id,
+            found="no such entry" if cause is None else str(cause),
+            hint="Its namespace's policies must name the tier and have credentials for it. "
+            + (
+                "It reads what it read before."
+                if not kept
+                else f"Only the new copies are there: ledgers {kept}."
+            ),
+        ) from cause
+
+    def _take_back(self, copies: Sequence[LedgerRecord], why: str) -> list[int]:
+        """Have the live record name these copies no more; the ledgers that have no other copy, which keep theirs."""
+        if not copies:
+            return []
+        for copy in copies:
+            was = ", ".join(str(each.uuid) for each in replaced_of(copy)) or "not offloaded"
+            self._record(copy, why, "offloaded", was)
+        self._unload()
+        live = self._cluster.records.update(self.name, partial(without_copies, copies=copies)).info
+        lost = self._lost(live, copies)
+        if lost:  # what they replaced was deleted meanwhile
+            again = partial(_put_again, copies=lost)
+            live = self._cluster.records.update(self.name, again).info
+        self._reload(unloads=any(replaced_of(copy) for copy in copies))
+        return [
+            copy.ledger_id
+            for copy in copies
+            if (known := live.ledger(copy.ledger_id)) is not None
+            and set(known.copy_uuids).intersection(copy.copy_uuids)
+        ]
+
+    def _lost(self, live: ManagedLedgerInfo, copies: Sequence[LedgerRecord]) -> list[LedgerRecord]:
+        """Those of the copies that were taken back for others whose objects are not there."""
+        lost = []
+        with self.tiers() as tiers:
+            for copy in copies:
+                ledger = live.ledger(copy.ledger_id)
+                if ledger is None or not replaced_of(copy):
+                    continue
+                try:
+                    check_copies(tiers, self.topic, ledger)
+                except (DataLossError, OptionError) as error:
+                    _log.warning("what was replaced is not there any more: %s", error)
+                    lost.append(copy)
+        return lost
+
+    def _record(self, copy: LedgerRecord, why: str, before: str | None, after: str) -> None:
+        self._mirror.audit.record(
+            Change(
+                action=ChangeAction.RECORD,
+                why=why,
+                managed_ledger=self.name,
+                ledger_id=copy.ledger_id,
+                uuid=copy.copy_uuids[0],
+                before=before,
+                after=after,
+            )
+        )
+
+    # --- brokers -------------------------------------------------------------------------------
+
+    def _unload(self) -> None:
+        """Have no broker have the topic loaded when the live record is written next, if that can be.
+
+        A broker that has it loaded finds at its next write that another has written, and closes it with entries on
+        their way; its clients may then wait for long. One that is about to load it has none, and begins anew.
+        """
+        try:
+            self._cluster.brokers.unload(self.topic)
+        except AccessDeniedError:
+            raise
+        except StoreError as error:  # the topic is being closed, or loaded: it is reloaded afterwards
+            _log.debug("%s is not unloaded before its record is written: %s", self.name, error)
+
+    def _reload(self, *, unloads: bool) -> None:
+        """Have the topic loaded anew, and wait until its broker knows the copies that the live record has.
+
+        Args:
+            unloads: unload it in any case: a broker does not say which of two copies it knows.
+
+        Raises:
+            StoreTimeoutError: it does not, in time. The next call goes on here.
+        """
+        looks, is_unloaded = Looks(self._cluster.reload_timeout_s), False
+        while True:
+            stale: tuple[int, ...] = ()
+            cause: StoreError | None = None
+            try:
+                if is_unloaded or not unloads:
+                    stale = self._stale()
+                    if not stale:
+                        return
+                if not is_unloaded:
+                    self._cluster.brokers.unload(self.topic)
+                    is_unloaded = True
+                    continue
+            except AccessDeniedError:
+                raise
+            except StoreError as error:  # the topic is being closed, or loaded
+                cause = error
+            if looks.are_over:
+                raise StoreTimeoutError(
+                    f"the broker of {self.topic} does not use the cold copies that its record has",
+                    found=", ".join(f"ledger {each}" for each in stale) or str(cause),
+                    hint="Unload the topic: pulsar-admin topics unload; or call this again.",
+                ) from cause
+            looks.pause()
+
+    def _stale(self) -> tuple[int, ...]:
+        """Ledgers whose cold copies, which the live record has, their broker does not know of, or the other way."""
+        known = self._cluster.brokers.offloaded(self.topic)
+        return tuple(
+            ledger.ledger_id
+            for ledger in self.read_info().in_order
+            if ledger.ledger_id in known and known[ledger.ledger_id] != ledger.has_complete_copy
+        )
+
+
+class Looks:
+    """Looks again and again, for so long, each time after a longer pause."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._deadline = time.monotonic() + timeout_s
+        self._pause_s = _LOOKS_S
+
+    @property
+    def are_over(self) -> bool:
+        """True if there is no time for another."""
+        return time.monotonic() > self._deadline
+
+    def pause(self) -> None:
+        """Wait for the next."""
+        time.sleep(self._pause_s)
+        self._pause_s = min(self._pause_s * 1.5, _LONGEST_LOOK_S)
+
+
+def check_copies(tiers: KnownTiers, topic: TopicName, ledger: LedgerRecord) -> None:
+    """Check that a ledger's copies are there and what its record says, by their indexes (`DataLossError`)."""
+    for copy in recorded_copies(topic, ledger):
+        mismatch = check_stored(tiers.find(copy.driver), ledger, copy)
+        if mismatch is not None and not is_deletable_for(mismatch):
+            raise DataLossError(
+                f"a copy does not match its record: {mismatch.what}",
+                key=mismatch.key(copy),
+                ledger_id=ledger.ledger_id,
+                entry_id=mismatch.entry_id,
+                expected=mismatch.expected,
+                found=mismatch.found,
+            )
+
+
+def is_complete(ledger: LedgerRecord) -> bool:
+    """Return whether a ledger of a mirror has a complete copy."""
+    return ledger.context is not None and ledger.context.complete
+
+
+def _uuids(ledgers: Iterable[LedgerRecord]) -> frozenset[UUID]:
+    return frozenset(uuid for ledger in ledgers for uuid in ledger.copy_uuids)
+
+
+def _put_again(live: ManagedLedgerInfo, copies: Sequence[LedgerRecord]) -> ManagedLedgerInfo:
+    """The live record with copies that were taken back, in the place of what they replaced."""
+    return with_copies(live, copies, 0).info
+
+
+def _as_brokers_do(ledger: LedgerRecord, policies: EffectivePolicies) -> LedgerRecord:
+    """A ledger of a mirror with its copy as a broker records one, what a filter did to it, and what it replaces."""
+    context = ledger.context
+    assert context is not None
+    assert context.driver is not None
+    assert policies.driver is not None
+    filtered = context.driver.get(FILTER_PROPERTY)
+    driver = broker_record(context.driver, policies.driver)
+    if filtered is not None:
+        driver = driver.with_property(FILTER_PROPERTY, filtered)
+    return with_replaced(replace(ledger, context=replace(context, driver=driver)), replaced_of(ledger))

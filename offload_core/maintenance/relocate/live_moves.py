@@ -1,0 +1,71 @@
+"""Plans of moves of a running cluster's copies: of what its brokers can read, after what processes left is finished."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.maintenance.live import LiveCopies, LiveReplacements
+from offload_core.maintenance.relocate.planning import Left, Move, TopicPlan, Wanted, plan_topic
+from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.catalogue.known_tiers import broker_record, tier_record
+from offload_core.metadata.records import CopyForm, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.records.live_changes import own_ledgers
+from offload_core.storage.tier import Tier
+from offload_hooks.errors import OptionError
+
+
+def plan_live_topic(
+    live: LiveReplacements, topic: TopicName, wanted: Wanted, target: Tier, *, is_dry: bool
+) -> TopicPlan:
+    """Plan the moves of a topic, after what processes left of it is finished, or deleted.
+
+    Args:
+        is_dry: change nothing.
+
+    Raises:
+        UnknownTopicError: the cluster has no record of it.
+        DataLossError: a copy that was given before is not whole, or not read, and was taken back.
+        OptionError: policies name no tier. StoreError: a store or a broker fails.
+    """
+    copies = live.copies(topic)
+    plan = _plan(copies, wanted, target)
+    if is_dry or not (plan.moves or own_ledgers(copies.read_mirror())):
+        return plan
+    copies.finish(copies.policies())
+    return _plan(copies, wanted, target)
+
+
+def _plan(copies: LiveCopies, wanted: Wanted, target: Tier) -> TopicPlan:
+    plan = plan_topic(copies.topic, _of_live(copies.read_info(), copies.read_mirror()), wanted)
+    moves, left = list[Move](), list(plan.left)
+    for move in plan.moves:
+        why = _why_not(move, copies, target)
+        if why is None:
+            moves.append(move)
+        else:
+            left.append(Left(topic=plan.topic, ledger_ids=move.ledger_ids, why=why))
+    return replace(plan, moves=tuple(moves), left=tuple(left))
+
+
+def _why_not(move: Move, copies: LiveCopies, target: Tier) -> str | None:
+    """Why a topic's brokers could not read what a move makes; None if they can."""
+    if move.form is not CopyForm.LEDGER or move.format is ObjectFormat.STREAMING:
+        return "brokers do not read segments"
+    try:
+        policies = copies.policies()
+        assert policies.driver is not None
+        broker_record(tier_record(target, move.format), policies.driver)
+    except OptionError as error:
+        return str(error)
+    return None
+
+
+def _of_live(live: ManagedLedgerInfo, mirror: ManagedLedgerInfo) -> ManagedLedgerInfo:
+    """The mirror's ledgers with copies that the live record has, or that are to take their place."""
+
+    def planned(ledger: LedgerRecord) -> LedgerRecord:
+        ours = mirror.ledger(ledger.ledger_id)
+        return replace(ledger, context=None) if ours is None or not ledger.has_complete_copy else ours
+
+    return replace(live, ledgers=tuple(map(planned, live.ledgers)))
