@@ -227,7 +227,7 @@ def test_no_increment_is_lost_or_made_twice_though_one_answer_in_four_is(zookeep
 
 def test_a_server_that_is_gone_is_an_error_of_reading_first(start_server):
     server = start_server(ZooKeeper())
-    with closing(ZooKeeperStore(f"{server.endpoint}/ours", attempts=1, timeout_s=1)) as store:
+    with closing(ZooKeeperStore(f"{server.endpoint}/ours", attempts=1, timeout_s=5)) as store:
         version = store.put(PATH, b"one", None)
         server.kill()
         with pytest.raises(StoreError) as caught:

@@ -31,10 +31,10 @@ final class Transactions {
      * name. Transactions that are not ended stay open. Answers the "ids" by name, most and least bits.
      */
     static ObjectNode send(JsonNode request) throws Exception {
-        PulsarClient client = connect(request);
         Map<String, Transaction> transactions = new HashMap<>();
         String topic = request.required("topic").asText();
-        try (Producer<byte[]> single = client.newProducer().topic(topic).sendTimeout(0, TimeUnit.SECONDS)
+        try (PulsarClient client = connect(request);
+                Producer<byte[]> single = client.newProducer().topic(topic).sendTimeout(0, TimeUnit.SECONDS)
                         .producerName("single").enableBatching(false).create();
                 Producer<byte[]> batching = client.newProducer().topic(topic).sendTimeout(0, TimeUnit.SECONDS)
                         .producerName("batching").batchingMaxPublishDelay(WITHIN_S, TimeUnit.SECONDS).create()) {
@@ -62,10 +62,11 @@ final class Transactions {
      */
     static ObjectNode read(JsonNode request) throws Exception {
         ArrayNode read = Oracle.JSON.createArrayNode();
-        try (Reader<byte[]> reader = connect(request).newReader()
-                .topic(request.required("topic").asText())
-                .startMessageId(MessageId.earliest)
-                .create()) {
+        try (PulsarClient client = connect(request);
+                Reader<byte[]> reader = client.newReader()
+                        .topic(request.required("topic").asText())
+                        .startMessageId(MessageId.earliest)
+                        .create()) {
             while (reader.hasMessageAvailable()) {
                 Message<byte[]> message = reader.readNext(WITHIN_S, TimeUnit.SECONDS);
                 if (message == null) {
