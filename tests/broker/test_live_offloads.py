@@ -198,6 +198,39 @@ def test_copies_are_moved_to_another_bucket_while_the_topic_is_written(
     assert read_all(live.client, topic, len(sending.sent)) == sending.sent
 
 
+def test_a_damaged_copy_is_offloaded_again_from_bookkeeper(
+    live, cluster, settings, tmp_path, capsys, monkeypatch
+):
+    command = in_this_process(capsys, monkeypatch)
+    cold = live.new_cold_namespace()
+    topic, values = sent_topic(live, cold, "damaged")
+    damaged, *_ = offload(cluster, topic)
+    name = managed_ledger_of_topic(parse_topic(topic))
+    before = cluster.records.require(name).info.ledger(damaged).context
+    with cold.store.open() as tier:
+        key = f"{before.uuid}-ledger-{damaged}"
+        data = bytearray(tier.read_range(key, 0, tier.stat(key).size_bytes))
+        data[len(data) // 2] ^= 1
+        metadata = tier.stat(key).user_metadata
+        tier.write_index(key, bytes(data), user_metadata=metadata)
+    how = ["--live", "--config", settings, "--offload-again", "--json"]
+    planned = command("repair", *cold.store.command_line(), *how)
+    assert [each["action"] for each in planned.json["repairs"]] == ["offload-again"], planned.out
+    done = command(
+        "repair", *cold.store.command_line(), *how, "--yes", "--audit-log", tmp_path / "audit.jsonl"
+    )
+    assert done.code == 0, done.out + done.err
+    assert [each["ledgers"] for each in done.json["given"]] == [[damaged]]
+    after = cluster.records.require(name).info.ledger(damaged).context
+    assert after.uuid != before.uuid
+    assert replace(after, uuid=before.uuid) == before, "all else stays"
+    live.admin.drop_bookkeeper_copies(topic)
+    live.admin.unload(topic)
+    assert read_all(live.client, topic, len(values)) == values
+    (left,) = command("repair", *cold.store.command_line(), *how).json["repairs"]
+    assert (left["action"], left["topic"]) == ("leave", None), "the old copy is garbage now"
+
+
 @pytest.mark.parametrize("kind", ["compression-lz4", pytest.param("keyed", marks=pytest.mark.nightly)])
 def test_clients_and_scans_get_the_same_before_and_after(live, cluster, records, kind):
     cold = live.new_cold_namespace()

@@ -243,7 +243,7 @@ def relocate(
         if live:
             moved = held.enter_context(open_live(config, tiers, log))
             registry = RecordRegistry(moved.mirror.records, system_now_ms)
-            recorded = _Recorded(registry=registry, topics=moved.topics(), live=moved)
+            recorded = _MovedRecords(registry=registry, topics=moved.topics(), live=moved)
         else:
             recorded = held.enter_context(
                 _opened(
@@ -292,7 +292,7 @@ def relocate(
 
 
 def _plan(
-    recorded: _Recorded,
+    recorded: _MovedRecords,
     topic: TopicName,
     info: ManagedLedgerInfo,
     wanted: Wanted,
@@ -371,7 +371,7 @@ class _DryRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Recorded:
+class _MovedRecords:
     """Where moves are written down, and the topics.
 
     Attributes:
@@ -392,7 +392,7 @@ class _Recorded:
 @contextmanager
 def _opened(
     source: TierReader, records: str, options: dict[str, Any], mapping: Path | None, *, is_dry: bool
-) -> Iterator[_Recorded]:
+) -> Iterator[_MovedRecords]:
     """Records that are ours, or a mapping beside others."""
     if mapping is None:
         try:
@@ -406,7 +406,7 @@ def _opened(
         with closing(opened_store) as store:
             ours = ManagedLedgerRecords(store)
             topics = [topic_of_managed_ledger(each) for each in ours.names()]
-            yield _Recorded(registry=RecordRegistry(ours, system_now_ms), topics=topics)
+            yield _MovedRecords(registry=RecordRegistry(ours, system_now_ms), topics=topics)
         return
     with ExitStack() as held:
         found = held.enter_context(open_records(records, source.store, source.options, options))
@@ -421,7 +421,7 @@ def _opened(
             mapping = Path(held.enter_context(TemporaryDirectory())) / "mapping"
             mapping.write_bytes(known)
         file = held.enter_context(MappingFile(mapping))
-        yield _Recorded(registry=MappingRegistry(file, read, system_now_ms), topics=topics)
+        yield _MovedRecords(registry=MappingRegistry(file, read, system_now_ms), topics=topics)
 
 
 _LEFT = (PlainStatus.HALF, PlainStatus.CONFLICT, PlainStatus.FAILED)

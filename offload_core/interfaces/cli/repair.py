@@ -181,7 +181,7 @@ def _do(work: Repair, planned: PlannedRepair, log: AuditLog) -> Repaired | Offlo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Recorded:
+class _RepairedRecords:
     """Records, as `Repair` takes them, and hot copies.
 
     Attributes:
@@ -197,7 +197,7 @@ class _Recorded:
 @contextmanager
 def _opened(
     tier: TierReader, records: RecordOptions, config: Path | None, *, switches: bool, needs_hot: bool
-) -> Iterator[_Recorded]:
+) -> Iterator[_RepairedRecords]:
     """The records of the command, and the hot copies of the service of the settings."""
     with ExitStack() as held:
         ours = hot = None
@@ -208,12 +208,12 @@ def _opened(
             metadata = metadata_flags(records.records, records.records_option)
             opened = held.enter_context(open_service(load_configuration(config, metadata)))
             hot = _hot(*opened)
-        yield _Recorded(opener=records.opener(tier), ours=ours, hot=hot)
+        yield _RepairedRecords(opener=records.opener(tier), ours=ours, hot=hot)
 
 
-def _of_live(live: LiveReplacements) -> _Recorded:
+def _of_live(live: LiveReplacements) -> _RepairedRecords:
     """The records of a running cluster, and its hot copies."""
-    return _Recorded(
+    return _RepairedRecords(
         opener=live.open_records, ours=live.mirror.records, hot=_hot(live.mirror, live.policies), live=live
     )
 

@@ -157,7 +157,7 @@ class LiveCopies:
         )  # another process may have confirmed them
         abandoned = [copy for copy in used if copy.copy_uuids[0] not in left]
         self._take_back(abandoned, "another process has taken it for left")
-        damaged = self._use([copy for copy in used if copy not in abandoned], probe)
+        damaged = self._use([copy for copy in used if copy not in abandoned], probe, given.info)
         gone = dict.fromkeys((copy.ledger_id for copy in abandoned), "another process has deleted its copy")
         return Given(
             used=tuple(each for each in given.given if each not in gone and each not in damaged),
@@ -180,7 +180,7 @@ class LiveCopies:
             kept = self._take_back(given, "brokers do not read it")
             self._confirm([each for each in given if each.ledger_id in kept])
         elif given:
-            for error in self._use(given, probe).values():
+            for error in self._use(given, probe, live).values():
                 raise error
         for ledger in own_ledgers(mirror):
             why = why_no_copy(live, ledger.ledger_id, [each.uuid for each in replaced_of(ledger)])
@@ -230,18 +230,19 @@ class LiveCopies:
     # --- what brokers use ----------------------------------------------------------------------
 
     def _use(
-        self, copies: Sequence[LedgerRecord], probe: EntryPosition | None
+        self, copies: Sequence[LedgerRecord], probe: EntryPosition | None, live: ManagedLedgerInfo
     ) -> Mapping[int, DataLossError]:
         """Have brokers use copies that the live record has; those that are not whole, or not read, are taken back.
 
         Args:
             probe: an entry that brokers answer with; None to ask for none.
+            live: the record, with the copies.
 
         Returns:
             The ledgers whose copies were not whole.
         """
         # first: as long as the topic is loaded with an older record, its next write closes it
-        self._reload(unloads=any(replaced_of(copy) for copy in copies))
+        self._reload(copies, live)
         damaged: dict[int, DataLossError] = {}
         with self.tiers() as tiers:
             for copy in copies:
@@ -336,7 +337,7 @@ class LiveCopies:
         if lost:  # what they replaced was deleted meanwhile
             again = partial(_put_again, copies=lost)
             live = self._cluster.records.update(self.name, again).info
-        self._reload(unloads=any(replaced_of(copy) for copy in copies))
+        self._reload(copies, live)
         return [
             copy.ledger_id
             for copy in copies
@@ -387,24 +388,31 @@ class LiveCopies:
         except StoreError as error:  # the topic is being closed, or loaded: it is reloaded afterwards
             _log.debug("%s is not unloaded before its record is written: %s", self.name, error)
 
-    def _reload(self, *, unloads: bool) -> None:
+    def _reload(self, copies: Sequence[LedgerRecord], live: ManagedLedgerInfo) -> None:
         """Have the topic loaded anew, and wait until its broker knows the copies that the live record has.
 
+        Which of two copies it knows a broker does not say. But it begins a ledger when it loads a topic.
+
         Args:
-            unloads: unload it in any case: a broker does not say which of two copies it knows.
+            copies: those that were changed.
+            live: the record as it is since then.
 
         Raises:
             StoreTimeoutError: it does not, in time. The next call goes on here.
         """
         looks, is_unloaded = Looks(self._cluster.reload_timeout_s), False
+        replaced = [copy.ledger_id for copy in copies if replaced_of(copy)]
+        last = max((ledger.ledger_id for ledger in live.ledgers), default=-1)
         while True:
-            stale: tuple[int, ...] = ()
+            stale: Sequence[int] = ()
             cause: StoreError | None = None
             try:
-                if is_unloaded or not unloads:
-                    stale = self._stale()
-                    if not stale:
-                        return
+                known = self._cluster.brokers.offloaded(self.topic)  # it is loaded by that
+                stale = self._stale(known)
+                if not is_unloaded and max(known, default=-1) <= last:
+                    stale = [*stale, *replaced]
+                if not stale:
+                    return
                 if not is_unloaded:
                     self._cluster.brokers.unload(self.topic)
                     is_unloaded = True
@@ -421,14 +429,13 @@ class LiveCopies:
                 ) from cause
             looks.pause()
 
-    def _stale(self) -> tuple[int, ...]:
+    def _stale(self, known: Mapping[int, bool]) -> list[int]:
         """Ledgers whose cold copies, which the live record has, their broker does not know of, or the other way."""
-        known = self._cluster.brokers.offloaded(self.topic)
-        return tuple(
+        return [
             ledger.ledger_id
             for ledger in self.read_info().in_order
             if ledger.ledger_id in known and known[ledger.ledger_id] != ledger.has_complete_copy
-        )
+        ]
 
 
 class Looks:
