@@ -14,7 +14,7 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -141,8 +141,11 @@ class PulsarAdminClient:
             ssl_context=credentials.tls,
         )
 
-    def get_json(self, path: str) -> Any | None:
+    def get_json(self, path: str, absent: Collection[int] = ()) -> Any | None:
         """Get the JSON at `path` (which begins with `/admin/`); None if the broker has no such thing.
+
+        Args:
+            absent: other statuses than 404 that say that.
 
         Raises:
             AccessDeniedError: the token is refused, or there is none and one is needed.
@@ -151,7 +154,7 @@ class PulsarAdminClient:
             MetadataError, BadLengthError: the answer is no JSON, or too large.
         """
         url, status, headers, body = self._ask("GET", path)
-        return self._judged(url, status, headers, body)
+        return None if status in absent else self._judged(url, status, headers, body)
 
     def get_bytes(self, path: str) -> bytes | None:
         """Get what is at `path`, whatever it is; None if the broker has no such thing. Errors as `get_json`."""

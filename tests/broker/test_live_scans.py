@@ -10,6 +10,10 @@ from live.broker import scanned
 from live.sent import TOPICS, steps
 from waiting import wait_for
 
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.catalogue.admin_records import AdminRecords
+from offload_core.metadata.catalogue.record_source import StoreRecords
+from offload_core.metadata.records import ReadPriority
 from offload_core.reading.scan import read_task
 from pulsar_offload import open_tier, scan
 
@@ -50,6 +54,24 @@ def test_a_topic_is_read_whole_before_while_and_after_it_is_offloaded(live, hot,
         assert_read()
         after = [batch for task in tasks for batch in read_task(planned.tier, task, planned.options)]
         assert [row for batch in after for row in batch.to_pylist()] == before.to_pylist()
+
+
+def test_the_read_priority_is_that_of_the_brokers_policies(live):
+    cold = live.new_cold_namespace()
+    topic = live.send(cold.topic("priority"), TOPICS["keyed"]).name
+    ours = live.broker.s3_policies(cold.store.url.removeprefix("s3://"))
+    hot_first = ours | {"managedLedgerOffloadedReadPriority": "BOOKKEEPER_FIRST"}
+    cold_first = ours | {"managedLedgerOffloadedReadPriority": "TIERED_STORAGE_FIRST"}
+    with closing(AdminRecords(live.broker.endpoint)) as store:
+
+        def priority():
+            return StoreRecords(store).read_priority(parse_topic(topic))
+
+        for policies, expected in ((hot_first, "BOOKKEEPER_FIRST"), (cold_first, "OFFLOADED_FIRST")):
+            live.admin.set_offload_policies(cold.name, policies)
+            wait_for(lambda expected=expected: priority().name == expected, 30)
+        live.admin.set_topics_offload_policies(topic, hot_first)
+        wait_for(lambda: priority() is ReadPriority.BOOKKEEPER_FIRST, 30)
 
 
 def test_an_open_transaction_ends_a_topic_as_for_a_consumer(live, hot, records):

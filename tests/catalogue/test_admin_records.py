@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import closing
 
 import pytest
 from entries import LedgerPart, streaming_object
@@ -17,11 +18,14 @@ from network.admin import (
     reason,
     topic_answers,
 )
+from network.fronts import Answer
 from records import MANAGED_LEDGERS
 from tiers import Names, lay_out, put_broker_objects, uuid_of
 
 from offload_core.metadata.catalogue import Problem, TopicName
 from offload_core.metadata.catalogue.admin_records import AdminRecords, join_record
+from offload_core.metadata.catalogue.record_source import StoreRecords
+from offload_core.metadata.records import ReadPriority
 from offload_core.storage.tier import open_store
 from offload_hooks.errors import (
     AccessDeniedError,
@@ -317,3 +321,54 @@ def test_options_are_checked():
 def test_options_are_of_no_use_with_records_that_are_given():
     with open_tier("/nowhere") as tier, pytest.raises(OptionError, match="of no use"):
         tier.records({}, {"token": "x"})
+
+
+# --- policies ----------------------------------------------------------------------------------
+
+OF_TOPIC, OF_NAMESPACE = f"/persistent/{TOPIC}/offloadPolicies", "/namespaces/acme/cold/offloadPolicies"
+HOT_FIRST = {"managedLedgerOffloadedReadPriority": "BOOKKEEPER_FIRST", "offloadersDirectory": "./offloaders"}
+COLD_FIRST = {"managedLedgerOffloadedReadPriority": "TIERED_STORAGE_FIRST"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "priority", "asks"),
+    [
+        ({OF_TOPIC: HOT_FIRST, OF_NAMESPACE: COLD_FIRST}, "BOOKKEEPER_FIRST", 1),
+        ({OF_TOPIC: {}, OF_NAMESPACE: HOT_FIRST}, "BOOKKEEPER_FIRST", 2),
+        ({OF_TOPIC: Answer(status=204), OF_NAMESPACE: COLD_FIRST}, "OFFLOADED_FIRST", 2),
+        (
+            {OF_TOPIC: reason(405, "Topic level policies is disabled"), OF_NAMESPACE: HOT_FIRST},
+            "BOOKKEEPER_FIRST",
+            2,
+        ),
+        ({OF_NAMESPACE: Answer(status=204)}, None, 2),
+    ],
+)
+def test_the_read_priority_is_that_of_policies_which_a_broker_tells(answers, priority, asks):
+    with AdminRest(answers) as rest, closing(AdminRecords(rest.url)) as store:
+        found = StoreRecords(store).read_priority(TopicName(f"persistent://{TOPIC}"))
+    assert (None if found is None else found.name) == priority
+    assert rest.asked == [OF_TOPIC, OF_NAMESPACE][:asks]
+
+
+def test_policies_of_a_partition_are_those_of_its_topic():
+    with AdminRest({OF_TOPIC: HOT_FIRST}) as rest, closing(AdminRecords(rest.url)) as store:
+        found = StoreRecords(store).read_priority(TopicName(f"persistent://{TOPIC}-partition-3"))
+    assert found is ReadPriority.BOOKKEEPER_FIRST
+
+
+def test_policies_that_are_not_shown_count_as_none(caplog):
+    denied = {OF_TOPIC: reason(403, "no"), OF_NAMESPACE: reason(401, "no")}
+    with AdminRest(denied) as rest, closing(AdminRecords(rest.url)) as store:
+        assert StoreRecords(store).read_priority(TopicName(f"persistent://{TOPIC}")) is None
+    assert len([each for each in caplog.messages if "not shown" in each]) == 2
+
+
+@pytest.mark.parametrize("answer", [["x"], {"managedLedgerOffloadedReadPriority": "LAST"}])
+def test_policies_that_make_no_sense_are_an_error(answer):
+    with (
+        AdminRest({OF_TOPIC: answer}) as rest,
+        closing(AdminRecords(rest.url)) as store,
+        pytest.raises(MetadataError),
+    ):
+        StoreRecords(store).read_priority(TopicName(f"persistent://{TOPIC}"))

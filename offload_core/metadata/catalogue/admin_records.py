@@ -2,19 +2,25 @@
 
 `internalStats` states of each ledger whether it is offloaded; `internal-info` has the record's sizes, times and uuids,
 but calls a ledger offloaded as soon as an attempt began. Neither names drivers or segments. What a broker knows beyond
-its record is how many entries the open ledger has. Source: docs/metadata-stores.md.
+its record is how many entries the open ledger has.
+
+Offload policies of topics and namespaces are at the paths that `policy_places` has for them, as far as the caller may
+see them. Source: docs/metadata-stores.md.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
+from offload_core.metadata.catalogue.policy_places import NAMESPACES, TOPICS
 from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.metadata.records import (
     LedgerRecord,
@@ -23,12 +29,14 @@ from offload_core.metadata.records import (
     pack_managed_ledger_info,
 )
 from offload_core.storage.pulsar_admin import AdminPlugin
-from offload_hooks.errors import MetadataError, OptionError, placed
+from offload_hooks.errors import AccessDeniedError, MetadataError, OptionError, placed
 
 _ROOT = "managed-ledgers"
 _DOMAIN = "persistent"
 _NAME = re.compile(r"(?!\.{1,2}$)[-=:.\w]+")
 _LARGEST = (1 << 63) - 1
+_NO_POLICIES = (HTTPStatus.NO_CONTENT, HTTPStatus.METHOD_NOT_ALLOWED)
+"""There are none; or, of topics, the cluster has none at all."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +49,12 @@ class AdminRecords(AdminPlugin):
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         """See `offload_hooks.metadata_stores.MetadataStore`."""
+        if path.startswith(f"{TOPICS}/"):
+            place = admin_path(path.removeprefix(f"{TOPICS}/"))
+            return self._policies(f"{place}/offloadPolicies", "offloadPolicies")
+        if path.startswith(f"{NAMESPACES}/"):
+            names = "/".join(map(_quoted, path.removeprefix(f"{NAMESPACES}/").split("/")))
+            return self._policies(f"/admin/v2/namespaces/{names}/offloadPolicies", "offload_policies")
         parts = _parts(path)
         if not _is_topic(parts):
             return None
@@ -70,6 +84,15 @@ class AdminRecords(AdminPlugin):
                 names = self._names(f"{place}?includeSystemTopic=true")
                 return [_encoded(name, begin) for name in names]
         return []
+
+    def _policies(self, path: str, field: str) -> tuple[bytes, int] | None:
+        """Offload policies as the field of a record that has them; None if there are none, or they are not shown."""
+        try:
+            answer = self._client.get_json(path, absent=_NO_POLICIES)
+        except AccessDeniedError as error:
+            _log.warning("offload policies are not shown, and taken for none: %s", error)
+            return None
+        return None if answer is None else (json.dumps({field: answer}).encode(), 0)
 
     def _names(self, path: str) -> list[str]:
         answer = self._client.get_json(path)

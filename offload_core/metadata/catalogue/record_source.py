@@ -95,7 +95,7 @@ class StoreRecords:
 
     def read_priority(self, topic: TopicName) -> ReadPriority | None:
         """The tiered read priority of the topic's policies, in a store that has policies beside records."""
-        return stored_priority(self._store, topic) if callable(getattr(self._store, "put", None)) else None
+        return stored_priority(self._store, topic)
 
     def _is_claim(self, name: str) -> bool:
         """Return whether there is no record of this name, or a placeholder."""
