@@ -468,8 +468,11 @@ def test_the_command_offloads_a_live_topic(live, settings, capsys, monkeypatch):
     offload = in_this_process(capsys, monkeypatch)
     cold = live.new_cold_namespace()
     for name, how, count in (("beside", [], 2), ("by-broker", ["--by-broker"], 2)):
-        topic, _ = sent_topic(live, cold, name)
+        topic, values = sent_topic(live, cold, name)
         done = offload("topics", "offload", topic, "--live", *how, "--config", settings, "--json")
         assert done.code == 0, done.err
         assert done.json["offloaded"] == cold_ledgers(live, topic)
         assert len(done.json["offloaded"]) == count
+        drawn = offload("topics", "layout", topic, "--live", "--config", settings, "--json").json
+        assert [each["ledger_id"] for each in drawn if each["object"]] == done.json["offloaded"]
+        assert sum(each["end_entry_id"] + 1 - each["first_entry_id"] for each in drawn) == len(values)

@@ -43,6 +43,15 @@ def test_one_object_is_the_whole_ledger_and_may_be_unfinished():
     ]
 
 
+def test_an_open_ledger_ends_where_it_is_known_to():
+    info = managed_ledger(closed(5, 7), still_open(6))
+    closed_one, written = layout_of(TOPIC, info, {6: 3})
+    assert (written.ledger_id, written.first_entry_id, written.end_entry_id) == (6, 0, 2)
+    assert (closed_one.is_written, written.is_written) == (False, True)
+    assert layout_of(TOPIC, info)[1].is_written
+    assert [each.ledger_id for each in layout_of(TOPIC, info, {6: 0})] == [5]
+
+
 def test_segments_over_borders_and_the_rest_that_is_hot():
     first, second, open_one = (
         segment(uuid_of(1), 5),

@@ -21,10 +21,12 @@ from offload_core.interfaces.cli.policy_commands import add_topic_policies
 from offload_core.interfaces.cli.terminal import byte_bar, err, out, printable
 from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.metadata.catalogue.policy_places import namespace_of
+from offload_core.metadata.catalogue.recorded_catalogue import ends_of_open
 from offload_core.metadata.catalogue.recorded_copies import RecordedRange, layout_of
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.metadata.policies import EffectivePolicies, parse_policies, resolve_policies
-from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
+from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.writing.managed_ledger import (
     DueLedgers,
     Environment,
@@ -52,7 +54,7 @@ def topics_group() -> typer.Typer:
     )
     app.command("offload")(on_configuration(offload))
     app.command()(on_topics(delete_hot_copies))
-    app.command()(on_topics(layout))
+    app.command()(on_configuration(layout))
     app.command()(on_topics(transactions))
     add_topic_policies(app)
     return app
@@ -93,6 +95,10 @@ Live = Annotated[
         help="A topic of the running cluster in the settings: its ledgers are copied from BookKeeper, and verified, "
         "before its record names the copies.",
     ),
+]
+OfLive = Annotated[
+    bool,
+    typer.Option("--live", help="A topic of the running cluster in the settings, up to its newest entry."),
 ]
 ByBroker = Annotated[
     bool,
@@ -341,15 +347,10 @@ _KINDS = {
 }
 
 
-def layout(environment: Environment, _: PolicyStore, topic: Topic, as_json: AsJson = False) -> None:
+def layout(configuration: Configuration, topic: Topic, live: OfLive = False, as_json: AsJson = False) -> None:
     """Draw a topic's ledgers, each entry by the letter of the object that has it; a dot where it is hot only."""
     name = parse_topic(topic)
-    known = environment.records.read(managed_ledger_of_topic(name))
-    if known is None:
-        raise UnknownTopicError(
-            "there is no record of this topic", found=name, hint=_partitions(environment, name)
-        )
-    ranges = layout_of(name, known.info)
+    ranges = _live_ranges(configuration, name) if live else _ranges(configuration, name)
     if as_json:
         out.print_json(data=[_range_to_json(each) for each in ranges])
         return
@@ -361,11 +362,31 @@ def layout(environment: Environment, _: PolicyStore, topic: Topic, as_json: AsJs
     out.print(_objects_table(ranges, letters))
 
 
-def _partitions(environment: Environment, name: TopicName) -> str | None:
-    """Return a hint to name a partition of a partitioned topic."""
-    topics = map(topic_of_managed_ledger, environment.records.names([namespace_of(name)]))
+def _ranges(configuration: Configuration, name: TopicName) -> list[RecordedRange]:
+    """The layout of a topic of ours."""
+    with open_service(configuration) as (environment, _):
+        return layout_of(name, _record(environment.records, name))
+
+
+def _live_ranges(configuration: Configuration, name: TopicName) -> list[RecordedRange]:
+    """The layout of a topic of the running cluster, whose bookies tell how far its open ledger is written."""
+    from offload_core.maintenance.live import open_live_cluster  # verifies, as no other does
+
+    with open_live_cluster(configuration) as cluster:
+        info = _record(cluster.records, name)
+        written = ends_of_open(cluster.mirror.hot.store.open, [info])
+        return layout_of(name, info, {each: end.entries or 0 for each, end in written.items()})
+
+
+def _record(records: ManagedLedgerRecords, name: TopicName) -> ManagedLedgerInfo:
+    """The record of a topic; of a partitioned topic's the error names a partition."""
+    known = records.read(managed_ledger_of_topic(name))
+    if known is not None:
+        return known.info
+    topics = map(topic_of_managed_ledger, records.names([namespace_of(name)]))
     partitions = [each.full for each in topics if each.base == name.full]
-    return f"Name a partition: {min(partitions)}" if partitions else None
+    hint = f"Name a partition: {min(partitions)}" if partitions else None
+    raise UnknownTopicError("there is no record of this topic", found=name, hint=hint)
 
 
 def _ledgers_table(ranges: Sequence[RecordedRange], letters: dict[ObjectKey, str]) -> Table:
@@ -400,7 +421,8 @@ def _objects_table(ranges: Sequence[RecordedRange], letters: dict[ObjectKey, str
     for key, grouped in groupby(ranges, lambda each: each.key):
         parts = list(grouped)
         first, last = parts[0], parts[-1]
-        end = "…" if last.end_entry_id is None else f"{last.ledger_id}:{last.end_entry_id}"
+        end = "" if last.end_entry_id is None else f"{last.ledger_id}:{last.end_entry_id}"
+        end += "…" if last.is_written or not end else ""
         table.add_row(
             _HOT if key is None else letters[key],
             f"{first.ledger_id}:{first.first_entry_id}",
@@ -440,5 +462,6 @@ def _range_to_json(part: RecordedRange) -> dict[str, Any]:
         "format": None if part.key is None else part.key.object_format.value,
         "complete": part.is_complete,
         "hot": part.is_hot,
+        "written": part.is_written,
         "filter": next((each.to_json() for each in recorded([part.filter_record])), None),
     }

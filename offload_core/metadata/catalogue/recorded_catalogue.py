@@ -9,7 +9,7 @@ Source: docs/formats/metadata.md, docs/live-clusters.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from types import MappingProxyType
@@ -33,8 +33,9 @@ from offload_core.metadata.catalogue.model import (
 from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.metadata.records import LedgerRecord, ManagedLedgerInfo, ReadPriority
-from offload_core.storage.tier import HotTier, Tier
+from offload_core.storage.tier import Tier
 from offload_hooks.errors import UnknownLedgerError
+from offload_hooks.ledger_stores import LedgerReader
 
 NO_PRIORITIES: Mapping[TopicName, ReadPriority] = MappingProxyType({})
 
@@ -70,8 +71,8 @@ def record_catalogue(
     found = dict(zip(copies, concurrently(look_up, list(copies.values())), strict=True))
     topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
     if tier.hot is not None:
-        ends = _ends_of_open(
-            tier.hot,
+        ends = ends_of_open(
+            tier.hot.open,
             (
                 info
                 for name, info in records.items()
@@ -86,13 +87,22 @@ def record_catalogue(
     return Catalogue(topics=tuple(sorted(topics, key=lambda topic: topic.label)), strays=())
 
 
-def _ends_of_open(hot: HotTier, records: Iterable[ManagedLedgerInfo]) -> dict[int, LedgerInfo]:
-    """The ledgers that are open by their records, with the entries and bytes that they have now."""
+def ends_of_open(
+    open_ledger: Callable[[int], LedgerReader], records: Iterable[ManagedLedgerInfo]
+) -> dict[int, LedgerInfo]:
+    """The ledgers that are open by their records, with the entries and bytes that they have now.
+
+    Args:
+        open_ledger: opens a hot ledger, by its id.
+
+    Raises:
+        StoreError, FormatError: of the hot tier, but for ledgers that it does not have.
+    """
     still_open = [ledger.info for info in records for ledger in info.ledgers if not ledger.info.is_closed]
 
     def ask(info: LedgerInfo) -> LedgerInfo | None:
         try:
-            with closing(hot.open(info.ledger_id)) as reader:
+            with closing(open_ledger(info.ledger_id)) as reader:
                 status = reader.status()
         except UnknownLedgerError:
             return None

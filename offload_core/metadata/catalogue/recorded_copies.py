@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic
@@ -90,11 +91,12 @@ class RecordedRange:
     """Consecutive entries of one ledger that lie in the same places.
 
     Attributes:
-        end_entry_id: the last one; None while the ledger is written.
+        end_entry_id: the last one; None if that is not known of a ledger that is written.
         key: of their data object; None if they are hot only.
         is_complete: whether that may be read; else it is being written, or its attempt failed.
         is_hot: whether the hot tier has them too.
         filter_record: the record of the filter that the object went through; None if none ran.
+        is_written: whether the ledger is written, and has more entries after these ones soon.
     """
 
     ledger_id: int
@@ -104,25 +106,32 @@ class RecordedRange:
     is_complete: bool
     is_hot: bool
     filter_record: str | None = None
+    is_written: bool = False
 
     @property
     def entries(self) -> int | None:
-        """The number of entries; None while the ledger is written."""
+        """The number of entries; None if `end_entry_id` is."""
         return None if self.end_entry_id is None else self.end_entry_id + 1 - self.first_entry_id
 
 
-def layout_of(topic: TopicName, info: ManagedLedgerInfo) -> list[RecordedRange]:
-    """All entries of a topic, in their order; without ledgers that are empty or marked for deletion."""
+def layout_of(
+    topic: TopicName, info: ManagedLedgerInfo, written: Mapping[int, int] = MappingProxyType({})
+) -> list[RecordedRange]:
+    """All entries of a topic, in their order; without ledgers that are empty or marked for deletion.
+
+    Args:
+        written: the entries that open ledgers have now, as far as that is known.
+    """
     return [
         each
         for ledger in info.in_order
         if not ledger.is_marked_for_deletion
-        for each in _ranges(ledger, list(recorded_copies(topic, ledger)))
+        for each in _ranges(ledger, list(recorded_copies(topic, ledger)), written.get(ledger.ledger_id))
     ]
 
 
-def _ranges(ledger: LedgerRecord, copies: list[RecordedCopy]) -> Iterator[RecordedRange]:
-    stop = ledger.info.entries if ledger.info.is_closed else None
+def _ranges(ledger: LedgerRecord, copies: list[RecordedCopy], written: int | None) -> Iterator[RecordedRange]:
+    stop = ledger.info.entries if ledger.info.is_closed else written
     is_hot = ledger.has_hot_copy
     first = 0
     for copy in copies:
@@ -150,4 +159,5 @@ def _range(
         is_complete=copy is not None and copy.unfinished is None,
         is_hot=is_hot,
         filter_record=None if copy is None or copy.driver is None else copy.driver.get(FILTER_PROPERTY),
+        is_written=copy is None and not ledger.info.is_closed,
     )
