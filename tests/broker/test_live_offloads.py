@@ -213,7 +213,7 @@ def test_a_damaged_copy_is_offloaded_again_from_bookkeeper(
         data[len(data) // 2] ^= 1
         metadata = tier.stat(key).user_metadata
         tier.write_index(key, bytes(data), user_metadata=metadata)
-    how = ["--live", "--config", settings, "--offload-again", "--json"]
+    how = ["--live", "--config", settings, "--topic", topic, "--offload-again", "--json"]
     planned = command("repair", *cold.store.command_line(), *how)
     assert [each["action"] for each in planned.json["repairs"]] == ["offload-again"], planned.out
     done = command(
