@@ -459,7 +459,7 @@ def test_the_service_offloads_topics_by_our_thresholds_and_leaves_others_to_brok
     (topic, values), (left, _) = (sent_topic(live, each, "kept") for each in (cold, theirs))
     flags = {"policies": {"threshold_in_seconds": 0}, "live": {"interval_s": 0.5}}
     with live_upkeep(load_configuration(settings, flags)):
-        wait_for(lambda: len(cold_ledgers(live, topic)) >= 2, 180)
+        wait_for(lambda: len(cold_ledgers(live, topic)) >= 2, 600)  # after those of all topics before
     assert read_all(live.client, topic, len(values)) == values
     assert cold_ledgers(live, left) == []
 

@@ -84,6 +84,12 @@ PLACES = {
     "http://broker:8080": lambda world: world.service,
     "https://broker:8443": lambda world: world.service,
     "s3://live -t acme/live/orders": lambda world: world.live.command_line + f" -t {world.live.topic}",
+    "relocate s3://live --to s3://warm": lambda world: (
+        f"relocate {world.live.command_line} {world.live.other('--to')}"
+    ),
+    "gc s3://live --records zk://pulsar-zk:2181 --moved-to s3://warm": lambda world: (
+        f"gc {world.live.command_line} --records {world.live.zookeeper} {world.live.other('--moved-to')}"
+    ),
     "s3://live --ledgers": lambda world: world.live.command_line + " --ledgers",
     'open_tier("s3://live", ': lambda world: f'open_tier("{world.live.url}", **{world.live.options!r}, ',
     'load("s3://live")': lambda world: f"options(**{world.live.spark_options!r}).load()",

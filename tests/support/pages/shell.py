@@ -24,7 +24,7 @@ from waiting import wait_for
 from offload_core.interfaces.cli.main import main
 
 ROOT = Path(__file__).parents[3]
-_DRY_RUNS = ("delete", "gc", "recover", "repair", "rollback")
+_DRY_RUNS = ("delete", "gc", "recover", "relocate", "repair", "rollback")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

@@ -300,6 +300,12 @@ class LiveTopic:
     zookeeper: str
     broker: str
     store: Store
+    other_store: Store
+
+    def other(self, option):
+        """Another bucket, as commands take it by this option."""
+        options = (f"{option}-option={name}={value}" for name, value in self.other_store.options.items())
+        return shlex.join([option, self.other_store.url, *options])
 
     @property
     def url(self):
@@ -342,6 +348,7 @@ def _live_topic(fixture):
                 zookeeper=f"{zookeeper.endpoint}/pulsar",
                 broker=broker.endpoint,
                 store=cold.store,
+                other_store=live.new_store()[1],
             )
 
 
