@@ -284,6 +284,7 @@ def test_what_lies_there_under_the_same_key_is_not_overwritten(offload, tmp_path
         (["--live", "--records", "{url}"], "--live without --records"),
         (["--live", "--delete-source"], "`offload gc` deletes"),
         (["--live"], "which running cluster"),
+        (["--records", "{url}", "--config", "f"], "--config with --live"),
         (["--records", "{url}", "--merge", "--format", "pip17"], "in streaming objects"),
         (["--records", "http://127.0.0.1:1"], "only reads"),
         (["--records", "{url}", "--topic", "acme/cold/none"], "persistent://acme/cold/orders, found"),

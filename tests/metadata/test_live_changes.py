@@ -32,6 +32,7 @@ from offload_core.metadata.records.live_changes import (
     is_own,
     mirrored,
     own_ledgers,
+    settled,
     why_no_copy,
     with_copies,
     without_copies,
@@ -284,6 +285,29 @@ def test_a_copy_takes_the_place_of_the_one_that_it_was_made_of_and_of_no_other()
     assert "cold copy" in with_copies(other, moved_copies(), NOW_MS).refused[1]
     assert why_no_copy(OFFLOADED, 1, [uuid_of(3)]) is not None
     assert ledger.ledger_id == 1
+
+
+def test_a_deletion_lag_begins_anew_where_bookkeeper_has_the_ledger_still():
+    before = OFFLOADED.ledger(1)
+    hot = OFFLOADED.with_ledger(replace(before, context=replace(before.context, bookkeeper_deleted=False)))
+    assert with_copies(hot, moved_copies(), NOW_MS + 9).info.ledger(1).context.timestamp_ms == NOW_MS + 9
+
+
+def test_a_copy_replaces_what_the_live_record_has_or_nothing():
+    (ledger,) = own_ledgers(moved())
+    assert settled(OFFLOADED, moved()) == moved()
+    given = with_copies(OFFLOADED, moved_copies(), NOW_MS).info
+    assert settled(given, mirrored(given, moved())) == mirrored(given, moved())
+    for live in (LIVE, managed_ledger(closed(1, 10, copied(uuid_of(3))), still_open(3))):
+        (bare,) = own_ledgers(settled(live, mirrored(live, moved())))
+        assert replaced_of(bare) == ()
+        assert bare.copy_uuids == ledger.copy_uuids
+
+
+def test_an_attempt_that_the_live_record_has_by_now_is_none():
+    """As when its uuid was put into the record by hand."""
+    theirs = managed_ledger(closed(1, 10, copied(OURS)), closed(2, 10), still_open(3))
+    assert find_replacement(mirrored(theirs, moving()), OURS) is None
 
 
 def test_what_was_replaced_is_put_back_when_the_copy_is_taken_back():

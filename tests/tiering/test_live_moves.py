@@ -29,7 +29,6 @@ from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import EntryPosition, other_copies
 from offload_core.metadata.records.live_changes import own_ledgers
 from offload_core.writing.audit import Change, Deletion
-from offload_core.writing.managed_ledger import keep_up
 from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_hooks.errors import DataLossError, OffloadError
@@ -131,7 +130,10 @@ def test_copies_go_to_another_bucket_by_one_write_and_all_else_stays(topic, monk
         known = before.ledger(ledger.ledger_id)
         if known is not None and known.has_complete_copy:
             context = replace(
-                known.context, uuid=ledger.context.uuid, driver=brokers_driver(OtherBucket.bucket)
+                known.context,
+                uuid=ledger.context.uuid,
+                timestamp_ms=topic.clock() + 60_000,  # BookKeeper has it still
+                driver=brokers_driver(OtherBucket.bucket),
             )
             assert ledger.context == context
     monkeypatch.undo()
@@ -208,7 +210,8 @@ def test_brokers_that_do_not_read_the_new_bucket_read_the_old_one_again(topic):
         move(topic)
     assert cold_of(topic) == bucket
     for ledger_id in bucket:
-        assert topic.info().ledger(ledger_id).context == before.ledger(ledger_id).context
+        context = topic.info().ledger(ledger_id).context
+        assert replace(context, timestamp_ms=0) == replace(before.ledger(ledger_id).context, timestamp_ms=0)
         assert ModelBrokers(topic, Points()).read_entry(TOPIC, EntryPosition(ledger_id, 0))
     topic.denied_bucket = None
     check_moved(topic)
@@ -232,6 +235,58 @@ def test_a_new_copy_that_vanishes_before_it_is_given_is_taken_back(topic):
     assert given.used == ()
     assert cold_of(topic) == bucket
     topic.check()
+    assert own_ledgers(topic.mirror()) == (), "it is made anew"
+    check_moved(topic)
+
+
+def test_a_new_copy_that_vanishes_while_it_is_given_is_taken_back(topic, monkeypatch):
+    bucket = cold_of(topic)
+    cluster = topic.cluster()
+    live = copy_all(topic, cluster=cluster)
+    update = cluster.records.update
+
+    def after_a_deletion(*given, **how):
+        for path in topic.other.rglob("*-index"):
+            path.unlink()
+        return update(*given, **how)
+
+    monkeypatch.setattr(cluster.records, "update", after_a_deletion)
+    given = live.give(TOPIC)
+    monkeypatch.undo()
+    assert "does not match its record" in str(given.damaged)
+    assert cold_of(topic) == bucket
+    check_moved(topic)
+
+
+def test_a_copy_in_a_tier_that_is_not_known_here_is_not_given(topic):
+    """Another process moves to another bucket, or repairs."""
+    copy_all(topic)
+    before = topic.info()
+    given = LiveReplacements(topic.cluster(), [topic.tier()]).give(TOPIC)
+    assert given.used == ()
+    assert all("not configured" in why for why in given.refused.values())
+    assert topic.info() == before
+    check_moved(topic)
+
+
+def test_a_dry_run_tells_what_is_not_given_yet(topic):
+    copy_all(topic)
+    (left,) = plan(topic, opened(topic), is_dry=True).left
+    assert left.ledger_ids == tuple(cold_of(topic))
+    assert "not given" in left.why
+
+
+def test_what_a_dead_attempt_left_is_deleted_by_an_offload_that_knows_its_tier(topic, monkeypatch):
+    def killed(*_):
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CopyMaker, "make", killed)
+        with pytest.raises(Killed):
+            copy_all(topic)
+    assert other_copies(topic.mirror())
+    offload_due(knows_both(topic))
+    assert other_copies(topic.mirror()) == ()
 
 
 def test_what_was_replaced_is_not_put_back_when_it_is_gone(topic, monkeypatch, caplog):
@@ -279,9 +334,8 @@ def test_a_copy_that_was_given_before_a_kill_is_looked_at_by_the_next_run(topic,
 
 def test_an_offload_leaves_a_copy_alone_whose_tier_it_does_not_know(topic, monkeypatch, caplog):
     killed_after_it_was_given(topic, monkeypatch)
-    offloads = LiveTopicOffloads(topic.cluster(), NAME)
-    assert offloads.is_unfinished
-    assert keep_up(offloads, topic.resolved(), topic.clock()).failures == {}
+    assert not LiveTopicOffloads(topic.cluster(), NAME).is_unfinished, "upkeep leaves it alone"
+    offload_due(topic.cluster())
     assert "is not looked at" in caplog.text
     topic.check()
     check_moved(topic)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from offload_core.interfaces.cli.terminal import id_ranges, print_failure, print_line
 from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.catalogue.topics import is_chosen
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog
 from offload_core.writing.settings import load_configuration
@@ -47,6 +48,11 @@ class TopicCopies:
         return () if self.given is None else self.given.used
 
     @property
+    def is_seen(self) -> bool:
+        """True if a broker was seen to read one of them."""
+        return self.given is not None and self.given.is_seen
+
+    @property
     def refused(self) -> Mapping[int, str]:
         """The ledgers whose new copies the record did not get, and why."""
         return {} if self.given is None else self.given.refused
@@ -66,10 +72,12 @@ def give_copies(live: LiveReplacements, topic: TopicName) -> TopicCopies:
     return TopicCopies(topic=topic, given=given, error=given.damaged)
 
 
-def finish_copies(live: LiveReplacements) -> list[TopicCopies]:
-    """Finish what processes left of any topic; the topics where that fails."""
+def finish_copies(live: LiveReplacements, topics: Sequence[TopicName]) -> list[TopicCopies]:
+    """Finish what processes left of these topics, or of any if there are none; the topics where that fails."""
     failed = []
     for topic in live.unfinished():
+        if not is_chosen(topic, topics):
+            continue
         copies = live.copies(topic)
         try:
             copies.finish(copies.policies())
@@ -84,7 +92,9 @@ def show_copies(found: Sequence[TopicCopies]) -> None:
         for ledger_id, why in each.refused.items():
             print_failure(f"{each.topic}: its record does not name the new copy of ledger {ledger_id}: {why}")
         if each.used:
-            print_line(f"{each.topic}: brokers read the new copies of ledger {id_ranges(each.used)}")
+            ledgers = id_ranges(each.used)
+            seen = "brokers read" if each.is_seen else "its record names, and no broker was seen to read,"
+            print_line(f"{each.topic}: {seen} the new copies of ledger {ledgers}")
         if each.error is not None:
             print_failure(f"{each.topic}: {each.error}")
 
@@ -95,6 +105,7 @@ def copies_to_json(found: Sequence[TopicCopies]) -> list[dict[str, Any]]:
         {
             "topic": str(each.topic),
             "ledgers": list(each.used),
+            "seen": each.is_seen,
             "refused": {str(ledger_id): why for ledger_id, why in each.refused.items()},
             "error": None if each.error is None else str(each.error),
         }

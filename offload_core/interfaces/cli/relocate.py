@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,7 +78,7 @@ from offload_core.metadata.stores.record_paths import record_path
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import Tier
 from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, MappingRegistry, RecordRegistry
-from offload_hooks.errors import OffloadError, OptionError, UnknownPluginError
+from offload_hooks.errors import OffloadError, OptionError, UnknownPluginError, UnknownTopicError
 
 if TYPE_CHECKING:
     from offload_core.maintenance.live import LiveReplacements
@@ -205,6 +205,8 @@ def relocate(
                     "`offload gc` deletes old copies once the records name the new ones",
                     expected="--live without --records, --mapping, --merge, --delete-source",
                 )
+        elif config is not None:
+            raise OptionError("the settings are those of a running cluster", expected="--config with --live")
         elif records.records is None:
             if to_format or ledger or mapping or merge or delete_source:
                 raise OptionError(
@@ -255,7 +257,7 @@ def relocate(
                 )
             )
         _check_known(topics, recorded.topics)
-        infos = {each: recorded.info(each) for each in sorted(recorded.topics) if wants(each)}
+        infos = recorded.infos(filter(wants, sorted(recorded.topics)))
         for ledger_id in ledger or ():
             if all(info.ledger(ledger_id) is None for info in infos.values()):
                 raise OptionError("the topic has no such ledger", ledger_id=ledger_id)
@@ -382,11 +384,15 @@ class _MovedRecords:
     topics: Sequence[TopicName]
     live: LiveReplacements | None = None
 
-    def info(self, topic: TopicName) -> ManagedLedgerInfo:
-        """The record of a topic."""
-        if self.live is not None:
-            return self.live.copies(topic).read_info()
-        return self.registry.info(managed_ledger_of_topic(topic))
+    def infos(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
+        """The records of topics; a running cluster may have deleted one meanwhile."""
+        if self.live is None:
+            return {each: self.registry.info(managed_ledger_of_topic(each)) for each in topics}
+        infos = {}
+        for each in topics:
+            with suppress(UnknownTopicError):
+                infos[each] = self.live.copies(each).read_info()
+        return infos
 
 
 @contextmanager

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +37,8 @@ from offload_core.maintenance.repair.pair_changes import pulsars_bits
 from offload_core.maintenance.repair.repair_plan import OpenRecords
 from offload_core.maintenance.verify import Code
 from offload_core.metadata.catalogue import TierReader, parse_topic
-from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.catalogue.topics import is_chosen, topic_of_managed_ledger
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog
@@ -133,21 +135,22 @@ def repair(
         log = changes.open_log()
         tier = held.enter_context(where.open())
         if live:
-            recorded = _of_live(held.enter_context(open_live(config, [tier.store], log)))
+            recorded = _of_live(held.enter_context(open_live(config, [tier.store], log)), tier.store)
         else:
             recorded = held.enter_context(
                 _opened(tier, records, config, switches=switch_records, needs_hot=offload_again)
             )
-        unfinished = [] if recorded.live is None or log is None else finish_copies(recorded.live)
+        wanted = [parse_topic(each) for each in topic or ()]
+        unfinished = [] if recorded.live is None or log is None else finish_copies(recorded.live, wanted)
         work = Repair(
             tier.store,
             prefix=prefix,
             keys=[_key(each) for each in keys or ()],
             ledger_ids=ledger or (),
-            topics=[parse_topic(each) for each in topic or ()],
+            topics=wanted,
             records=recorded.opener,
             ours=recorded.ours,
-            is_live=live,
+            why_not_live=recorded.why_not_live,
             hot=recorded.hot,
             offload_again=offload_again,
             accept_loss=accept_loss,
@@ -163,9 +166,10 @@ def repair(
                 if log is not None and each.changes:
                     done[number] = _do(work, each, log)
             if recorded.live is not None and log is not None:
-                given = unfinished + [give_copies(recorded.live, each) for each in recorded.live.unfinished()]
+                waiting = [each for each in recorded.live.unfinished() if is_chosen(each, wanted)]
+                given = unfinished + [give_copies(recorded.live, each) for each in waiting]
         finally:
-            show(planned, done if changes.yes else None, given, as_json=as_json)
+            show(planned, done if changes.yes else None, given, live=live, as_json=as_json)
         if any(is_left(each, done.get(number)) for number, each in enumerate(planned)):
             raise typer.Exit(1)
         if any(each.is_left for each in given):
@@ -185,13 +189,14 @@ class _RepairedRecords:
     """Records, as `Repair` takes them, and hot copies.
 
     Attributes:
-        live: of a running cluster, what its records are changed by.
+        live: of a running cluster, what its records are changed by. why_not_live: see `Repair`.
     """
 
     opener: OpenRecords | None
     ours: ManagedLedgerRecords | None = None
     hot: HotCopies | None = None
     live: LiveReplacements | None = None
+    why_not_live: Callable[[str], str | None] | None = None
 
 
 @contextmanager
@@ -211,10 +216,24 @@ def _opened(
         yield _RepairedRecords(opener=records.opener(tier), ours=ours, hot=hot)
 
 
-def _of_live(live: LiveReplacements) -> _RepairedRecords:
+def _of_live(live: LiveReplacements, tier: Tier) -> _RepairedRecords:
     """The records of a running cluster, and its hot copies."""
+
+    @cache
+    def why_not(name: str) -> str | None:
+        copies = live.copies(topic_of_managed_ledger(name))
+        try:
+            copies.check_filter()
+            return copies.why_unreadable(tier_record(tier), copies.policies())
+        except OptionError as error:
+            return str(error)
+
     return _RepairedRecords(
-        opener=live.open_records, ours=live.mirror.records, hot=_hot(live.mirror, live.policies), live=live
+        opener=live.open_records,
+        ours=live.mirror.records,
+        hot=_hot(live.mirror, live.policies),
+        live=live,
+        why_not_live=why_not,
     )
 
 
@@ -248,7 +267,7 @@ def is_left(planned: PlannedRepair, done: Repaired | OffloadError | None) -> boo
     return not isinstance(done, Repaired) and not planned.is_done
 
 
-def to_json(planned: PlannedRepair, was: Repaired | OffloadError | None) -> dict[str, Any]:
+def to_json(planned: PlannedRepair, was: Repaired | OffloadError | None, *, live: bool) -> dict[str, Any]:
     """One repair as the report has it; docs/repair.md."""
     lost, counts, done = planned.lost, planned.counts, was if isinstance(was, Repaired) else None
     error = was if isinstance(was, OffloadError) else planned.failure
@@ -274,12 +293,12 @@ def to_json(planned: PlannedRepair, was: Repaired | OffloadError | None) -> dict
             "after": {"entries": counts.after.entries, "size_bytes": counts.after.size_bytes},
         },
         "error": None if error is None else str(error),
-        "by_hand": by_hand(planned),
+        "by_hand": by_hand(planned, live=live),
     }
 
 
-def by_hand(planned: PlannedRepair) -> list[str]:
-    """Return the steps that are left to the user."""
+def by_hand(planned: PlannedRepair, *, live: bool = False) -> list[str]:
+    """Return the steps that are left to the user; `live` of a running cluster's records."""
     notes = []
     new = planned.target or planned.other
     if planned.recorded is not None and new is not None and not planned.is_switched:
@@ -292,7 +311,8 @@ def by_hand(planned: PlannedRepair) -> list[str]:
             f"--live a running cluster's, of a copy that is no MapFile. In a broker's, its offload context must have "
             f"uidMsb {most} and uidLsb {least}{lost}"
         )
-    if planned.choice.action is Action.OTHER_COPY and planned.recorded is None and not planned.is_moved:
+    is_other = planned.choice.action is Action.OTHER_COPY
+    if is_other and planned.recorded is None and not planned.is_moved and not live:
         notes.append("readers without records read the newest copy: --quarantine puts this one aside")
     is_gone = any(finding.code is Code.NO_OBJECT for finding in planned.findings)
     lacks = planned.choice.action in (Action.NOT_SAVABLE, Action.SALVAGE, Action.KEEP_HOT)
@@ -301,7 +321,11 @@ def by_hand(planned: PlannedRepair) -> list[str]:
         notes.append(
             f"by its record the hot copy of ledger {ids} is there: keep it, and offload it again{_again(planned)}"
         )
-    if planned.choice.action is Action.KEEP_HOT:
+    if planned.choice.action is Action.KEEP_HOT and live:
+        notes.append(
+            "brokers delete its hot copy after their lag: --offload-again makes a new copy of it before"
+        )
+    elif planned.choice.action is Action.KEEP_HOT:
         notes.append(
             "its record goes on naming it, and its hot copy is not deleted until another copy takes its place; "
             "--accept-loss has the record name what can be saved all the same"
@@ -334,6 +358,7 @@ def show(
     done: Mapping[int, Repaired | OffloadError] | None,
     given: Sequence[TopicCopies],
     *,
+    live: bool,
     as_json: bool,
 ) -> None:
     """Show all of it; `done` by the number of what was planned, None in a dry run."""
@@ -342,7 +367,7 @@ def show(
         report = {
             "version": REPORT_VERSION,
             "dry_run": done is None,
-            "repairs": [to_json(each, was) for each, was in zip(planned, found, strict=True)],
+            "repairs": [to_json(each, was, live=live) for each, was in zip(planned, found, strict=True)],
             "given": copies_to_json(given),
         }
         typer.echo(json.dumps(report, indent=2))
@@ -362,7 +387,7 @@ def show(
             )
         out.print(table)
     for each, was in zip(planned, found, strict=True):
-        for line in by_hand(each):
+        for line in by_hand(each, live=live):
             print_line(f"{each.key}: {line}")
         if each.counts is not None and each.choice.action is Action.CORRECT_COUNTS:
             counts = each.counts

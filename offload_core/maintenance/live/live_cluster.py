@@ -104,7 +104,7 @@ def open_live_cluster(
             open_environment(configuration, MirrorStore(own, records), policies, stats=stats, hot=hot)
         )
         yield LiveCluster(
-            records=live_records(records),
+            records=live_records(store),
             mirror=mirror,
             policies=policies,
             brokers=Brokers(admin.client),

@@ -28,17 +28,28 @@ from uuid import UUID
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.live.live_cluster import LiveCluster
 from offload_core.metadata.catalogue.copy_check import check_stored, is_deletable_for
-from offload_core.metadata.catalogue.known_tiers import KnownTiers, broker_record
+from offload_core.metadata.catalogue.known_tiers import KnownTiers, broker_record, place_text
 from offload_core.metadata.catalogue.recorded_copies import recorded_copies
 from offload_core.metadata.catalogue.topics import TopicName, topic_of_managed_ledger
 from offload_core.metadata.policies import EffectivePolicies
-from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo, replaced_of
+from offload_core.metadata.records import (
+    DriverMetadata,
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OtherRole,
+    other_copies,
+    replaced_of,
+)
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.records.live_changes import (
     GivenCopies,
     abandon_own,
     given_ledgers,
+    is_own,
     mirrored,
     own_ledgers,
+    settled,
     why_no_copy,
     with_copies,
     without_copies,
@@ -47,6 +58,7 @@ from offload_core.metadata.records.offload_context import FILTER_PROPERTY
 from offload_core.metadata.records.replacements import with_replaced
 from offload_core.writing.audit import Change, ChangeAction
 from offload_core.writing.managed_ledger import no_tier
+from offload_core.writing.managed_ledger.copy_registry import RecordRegistry, delete_copy
 from offload_core.writing.offload.attempt_objects import abort_uploads, delete_unless
 from offload_core.writing.offload.running_attempt import check_not_alive, ledger_attempt
 from offload_hooks.errors import (
@@ -73,11 +85,13 @@ class Given:
 
     Attributes:
         used: ledgers whose copies brokers use.
+        is_seen: whether a broker was seen to read one of them.
         refused: ledgers whose copies the live record did not get, and why.
         damaged: of a copy that was not whole any more, and was taken back.
     """
 
     used: tuple[int, ...] = ()
+    is_seen: bool = False
     refused: Mapping[int, str] = field(default_factory=dict)
     damaged: DataLossError | None = None
 
@@ -119,6 +133,37 @@ class LiveCopies:
             raise no_tier(self.topic)
         return policies
 
+    def is_unfinished(self) -> bool:
+        """True if `finish` has something to do; a new copy that is not given yet waits for who made it."""
+        found = self._cluster.records.read(self.name)
+        live = {} if found is None else {each.ledger_id: each.copy_uuids for each in found.info.ledgers}
+        return any(
+            self._why_not_found(ledger) is None
+            and (not replaced_of(ledger) or bool({*ledger.copy_uuids} & {*live.get(ledger.ledger_id, ())}))
+            for ledger in own_ledgers(self.read_mirror())
+        )
+
+    def check_filter(self) -> None:
+        """Refuse (`OptionError`) a filter of the topic that leaves gaps, which brokers do not read."""
+        chosen = self._mirror.filter_of(self.name)
+        if chosen.name != "disabled" and chosen.mode is not FilterMode.TOMBSTONE:
+            raise OptionError(
+                "brokers do not read objects that leave gaps",
+                expected="the filter mode tombstone",
+                found=chosen.mode.value,
+            )
+
+    def why_unreadable(self, recorded: DriverMetadata, policies: EffectivePolicies) -> str | None:
+        """Why the topic's brokers could not read a copy with this driver metadata, or we not; None if they can."""
+        assert policies.driver is not None
+        try:
+            broker_record(recorded, policies.driver)
+            with self.tiers() as tiers:
+                tiers.find(recorded)
+        except OptionError as error:
+            return str(error)
+        return None
+
     def give(self, own: Sequence[LedgerRecord], policies: EffectivePolicies) -> Given:
         """Give verified copies to the live record, and have brokers use them.
 
@@ -127,7 +172,6 @@ class LiveCopies:
 
         Raises:
             DataLossError: the topic's broker does not read them; the live record has them no more.
-            OptionError: brokers with these policies do not find them.
             StoreError: a store or a broker fails; it can be called again, or `finish`.
         """
         if not own:
@@ -136,7 +180,26 @@ class LiveCopies:
             why = "its broker offloads the topic at the moment; the copy is given later"
             return Given(refused=dict.fromkeys((each.ledger_id for each in own), why))
         name, environment = self.name, self._mirror
-        copies = [_as_brokers_do(ledger, policies) for ledger in own]
+        live = self.read_info()
+        mirror = environment.records.update(name, partial(settled, live)).info
+        refused: dict[int, str] = {}
+        copies = list[LedgerRecord]()
+        for ledger in own:
+            now = mirror.ledger(ledger.ledger_id)
+            assert ledger.context is not None
+            assert ledger.context.driver is not None
+            why_not = self.why_unreadable(ledger.context.driver, policies)
+            if now is None or now.copy_uuids != ledger.copy_uuids or not is_complete(now):
+                refused[ledger.ledger_id] = "another process has taken its copy"
+            elif why_not is not None:
+                refused[ledger.ledger_id] = why_not
+            else:
+                copies.append(_as_brokers_do(now, policies))
+        damaged = self._damaged(copies)
+        self._delete_damaged(copies, damaged)
+        copies = [copy for copy in copies if copy.ledger_id not in damaged]
+        if not copies:
+            return Given(refused=refused, damaged=next(iter(damaged.values()), None))
         probe = self._probe(self._seen(copies, policies))
         for copy in copies:
             was = ", ".join(str(each.uuid) for each in replaced_of(copy)) or None
@@ -152,18 +215,29 @@ class LiveCopies:
         self._unload()
         self._cluster.records.update(name, give)
         used = [copy for copy in copies if copy.ledger_id in given.given]
-        left = _uuids(
-            filter(is_complete, self.read_mirror().ledgers)
-        )  # another process may have confirmed them
-        abandoned = [copy for copy in used if copy.copy_uuids[0] not in left]
-        self._take_back(abandoned, "another process has taken it for left")
-        damaged = self._use([copy for copy in used if copy not in abandoned], probe, given.info)
-        gone = dict.fromkeys((copy.ledger_id for copy in abandoned), "another process has deleted its copy")
+        taken = self._taken(used)
+        self._take_back(taken, "another process has taken it for left")
+        used = [copy for copy in used if copy not in taken]
+        is_seen, gone = self._use(used, probe, given.info, policies)
+        lost = dict.fromkeys((copy.ledger_id for copy in taken), "another process has deleted its copy")
         return Given(
-            used=tuple(each for each in given.given if each not in gone and each not in damaged),
-            refused={**given.refused, **gone},
-            damaged=next(iter(damaged.values()), None),
+            used=tuple(copy.ledger_id for copy in used if copy.ledger_id not in gone),
+            is_seen=is_seen,
+            refused={**refused, **given.refused, **lost},
+            damaged=next(iter((damaged | gone).values()), None),
         )
+
+    def _taken(self, used: Sequence[LedgerRecord]) -> list[LedgerRecord]:
+        """Those of copies that the live record has by now which another process has abandoned, or deleted."""
+        mirror = {each.ledger_id: each for each in self.read_mirror().ledgers}
+        taken = list[LedgerRecord]()
+        for copy in used:
+            ours = mirror.get(copy.ledger_id)
+            is_there = ours is not None and ours.copy_uuids == copy.copy_uuids and is_complete(ours)
+            is_left = ours is not None and not is_own(ours)  # it was confirmed, or forgotten
+            if not is_there or (is_left and self._damaged([copy])):
+                taken.append(copy)
+        return taken
 
     def finish(self, policies: EffectivePolicies) -> None:
         """Finish what processes left: copies that the live record has, and others that it cannot get any more.
@@ -172,16 +246,19 @@ class LiveCopies:
         """
         live = self.read_info()
         mirror = self.read_mirror()
-        given = [copy for copy in given_ledgers(live, mirror) if self._is_found(copy)]
-        seen = self._seen(given, policies)
-        probe = self._probe(seen)
-        if seen and probe is None:
-            _log.warning("the brokers of %s do not read what was offloaded: it is taken back", self.topic)
-            kept = self._take_back(given, "brokers do not read it")
-            self._confirm([each for each in given if each.ledger_id in kept])
-        elif given:
-            for error in self._use(given, probe, live).values():
-                raise error
+        given = list[LedgerRecord]()
+        for copy in given_ledgers(live, mirror):
+            why_not = self._why_not_found(copy)
+            if why_not is None:
+                given.append(copy)
+            else:
+                _log.warning(
+                    "a copy of ledger %d of %s is not looked at: %s", copy.ledger_id, self.name, why_not
+                )
+        if given:
+            self._reload(given, live)  # brokers that answer nothing are not ones that cannot read
+            for copies in _by_place(given):
+                self._finish_given(copies, live, policies)
         for ledger in own_ledgers(mirror):
             why = why_no_copy(live, ledger.ledger_id, [each.uuid for each in replaced_of(ledger)])
             if why is None or _uuids([ledger]) & _uuids(given_ledgers(live, mirror)):
@@ -193,6 +270,36 @@ class LiveCopies:
                 pass  # its process finds out that it is not needed
             except OptionError as error:
                 _log.warning("a copy of ledger %d of %s is left: %s", ledger.ledger_id, self.name, error)
+        self.delete_replacements("its attempt was broken off")
+
+    def _finish_given(
+        self, copies: Sequence[LedgerRecord], live: ManagedLedgerInfo, policies: EffectivePolicies
+    ) -> None:
+        seen = self._seen(copies, policies)
+        probe = self._probe(seen)
+        if not seen or probe is not None:
+            _, damaged = self._use(copies, probe, live, policies)
+            for error in damaged.values():
+                raise error
+            return
+        _log.warning("the brokers of %s do not read what was offloaded: it is taken back", self.topic)
+        kept = self._take_back(copies, "brokers do not read it")
+        self._confirm([each for each in copies if each.ledger_id in kept and not replaced_of(each)])
+
+    def delete_replacements(self, why: str) -> None:
+        """Delete what dead attempts at new copies have left, in the tiers that are known here."""
+        registry, audit = RecordRegistry(self._mirror.records, self._mirror.now_ms), self._mirror.audit
+        for copy in other_copies(self.read_mirror()):
+            if copy.role is not OtherRole.REPLACEMENT:
+                continue
+            try:
+                with self.tiers() as tiers:
+                    tier = tiers.find(copy.driver)
+                    registry.abandon(self.name, copy, why, audit)
+                    delete_copy(tier, self.name, copy, audit, why)
+                    registry.forget(self.name, copy, why, audit)
+            except (AttemptError, OptionError) as error:
+                _log.warning("attempt %s of %s is left: %s", copy.uuid, self.name, error)
 
     def delete(self, ledger: LedgerRecord, why: str) -> None:
         """Delete a copy or an attempt of ours, unless the live record has it after all.
@@ -230,19 +337,39 @@ class LiveCopies:
     # --- what brokers use ----------------------------------------------------------------------
 
     def _use(
-        self, copies: Sequence[LedgerRecord], probe: EntryPosition | None, live: ManagedLedgerInfo
-    ) -> Mapping[int, DataLossError]:
+        self,
+        copies: Sequence[LedgerRecord],
+        probe: EntryPosition | None,
+        live: ManagedLedgerInfo,
+        policies: EffectivePolicies,
+    ) -> tuple[bool, dict[int, DataLossError]]:
         """Have brokers use copies that the live record has; those that are not whole, or not read, are taken back.
 
         Args:
-            probe: an entry that brokers answer with; None to ask for none.
+            probe: an entry that brokers answered with before; None if there is none that must be.
             live: the record, with the copies.
 
         Returns:
-            The ledgers whose copies were not whole.
+            Whether brokers were seen to read them, and the ledgers whose copies were not whole.
         """
+        if not copies:
+            return True, {}
         # first: as long as the topic is loaded with an older record, its next write closes it
         self._reload(copies, live)
+        damaged = self._damaged(copies)
+        self._take_back([copy for copy in copies if copy.ledger_id in damaged], "it is not whole any more")
+        self._delete_damaged(copies, damaged)
+        whole = [copy for copy in copies if copy.ledger_id not in damaged]
+        if probe is not None and any(copy.ledger_id == probe.ledger_id for copy in whole):
+            self._check_read(whole, probe)
+            is_seen = True
+        else:
+            is_seen = self._probe(self._seen(whole, policies)) is not None
+        self._confirm(whole)
+        return is_seen, damaged
+
+    def _damaged(self, copies: Sequence[LedgerRecord]) -> dict[int, DataLossError]:
+        """The ledgers whose copies are not there, or not what the record says."""
         damaged: dict[int, DataLossError] = {}
         with self.tiers() as tiers:
             for copy in copies:
@@ -250,27 +377,27 @@ class LiveCopies:
                     check_copies(tiers, self.topic, copy)
                 except DataLossError as error:
                     damaged[copy.ledger_id] = error
-        self._take_back([copy for copy in copies if copy.ledger_id in damaged], "it is not whole any more")
-        whole = [copy for copy in copies if copy.ledger_id not in damaged]
-        if probe is not None and any(copy.ledger_id == probe.ledger_id for copy in whole):
-            self._check_read(whole, probe)
-        self._confirm(whole)
         return damaged
+
+    def _delete_damaged(self, copies: Sequence[LedgerRecord], damaged: Collection[int]) -> None:
+        """Delete new copies that are not whole, so that they are made anew; offloads do it when they go on."""
+        for copy in copies:
+            if copy.ledger_id in damaged and replaced_of(copy):
+                self.delete(copy, "the copy is not whole")
 
     def _confirm(self, copies: Sequence[LedgerRecord]) -> None:
         """Leave copies to the live record: no process looks at them again."""
         self._mirror.records.update(self.name, partial(mirrored, self.read_info(), confirmed=_uuids(copies)))
 
-    def _is_found(self, copy: LedgerRecord) -> bool:
-        """Return whether a copy's tier is known here."""
+    def _why_not_found(self, copy: LedgerRecord) -> OptionError | None:
+        """Why a copy's tier is not known here; None if it is."""
         try:
             with self.tiers() as tiers:
                 for each in recorded_copies(self.topic, copy):
                     tiers.find(each.driver)
         except OptionError as error:
-            _log.warning("a copy of ledger %d of %s is not looked at: %s", copy.ledger_id, self.name, error)
-            return False
-        return True
+            return error
+        return None
 
     def _seen(self, copies: Sequence[LedgerRecord], policies: EffectivePolicies) -> list[LedgerRecord]:
         """Those of which it shows when brokers do not read the tier: not where they read BookKeeper first."""
@@ -288,9 +415,13 @@ class LiveCopies:
         """
         for copy in copies[: -_PROBES - 1 : -1]:
             position = EntryPosition(copy.ledger_id, 0)
-            with suppress(StoreError):
+            try:
                 if self._cluster.brokers.read_entry(self.topic, position) is not None:
                     return position
+            except AccessDeniedError:
+                raise
+            except StoreError as error:
+                _log.debug("the brokers of %s do not show %s: %s", self.topic, position, error)
         if copies:
             _log.warning("the brokers of %s show no entry of what is offloaded", self.topic)
         return None
@@ -326,18 +457,21 @@ class LiveCopies:
 
     def _take_back(self, copies: Sequence[LedgerRecord], why: str) -> list[int]:
         """Have the live record name these copies no more; the ledgers that have no other copy, which keep theirs."""
-        if not copies:
-            return []
-        for copy in copies:
-            was = ", ".join(str(each.uuid) for each in replaced_of(copy)) or "not offloaded"
-            self._record(copy, why, "offloaded", was)
-        self._unload()
-        live = self._cluster.records.update(self.name, partial(without_copies, copies=copies)).info
-        lost = self._lost(live, copies)
-        if lost:  # what they replaced was deleted meanwhile
-            again = partial(_put_again, copies=lost)
-            live = self._cluster.records.update(self.name, again).info
-        self._reload(copies, live)
+        lost = self._lost(copies, self.read_info())
+        back = [copy for copy in copies if copy not in lost]
+        live = self.read_info()
+        if back:
+            for copy in back:
+                was = ", ".join(str(each.uuid) for each in replaced_of(copy)) or "not offloaded"
+                self._record(copy, why, "offloaded", was)
+            self._unload()
+            live = self._cluster.records.update(self.name, partial(without_copies, copies=back)).info
+            again = self._lost(back, live)  # `offload gc` deletes an index first, and then reads the record
+            if again:
+                for copy in again:
+                    self._record(copy, "what it replaced is gone", None, "offloaded")
+                live = self._cluster.records.update(self.name, partial(_put_again, copies=again)).info
+            self._reload(back, live)
         return [
             copy.ledger_id
             for copy in copies
@@ -345,17 +479,20 @@ class LiveCopies:
             and set(known.copy_uuids).intersection(copy.copy_uuids)
         ]
 
-    def _lost(self, live: ManagedLedgerInfo, copies: Sequence[LedgerRecord]) -> list[LedgerRecord]:
-        """Those of the copies that were taken back for others whose objects are not there."""
-        lost = []
+    def _lost(self, copies: Sequence[LedgerRecord], live: ManagedLedgerInfo) -> list[LedgerRecord]:
+        """Those of copies that replaced others whose objects are not there, as far as their tiers are known here."""
+        olds = without_copies(live, copies)
+        lost = list[LedgerRecord]()
         with self.tiers() as tiers:
             for copy in copies:
-                ledger = live.ledger(copy.ledger_id)
+                ledger = olds.ledger(copy.ledger_id)
                 if ledger is None or not replaced_of(copy):
                     continue
                 try:
                     check_copies(tiers, self.topic, ledger)
-                except (DataLossError, OptionError) as error:
+                except OptionError:
+                    continue
+                except DataLossError as error:
                     _log.warning("what was replaced is not there any more: %s", error)
                     lost.append(copy)
         return lost
@@ -478,6 +615,15 @@ def is_complete(ledger: LedgerRecord) -> bool:
 
 def _uuids(ledgers: Iterable[LedgerRecord]) -> frozenset[UUID]:
     return frozenset(uuid for ledger in ledgers for uuid in ledger.copy_uuids)
+
+
+def _by_place(copies: Sequence[LedgerRecord]) -> list[list[LedgerRecord]]:
+    """Copies by the tier that they lie in: a broker may be able to read one and not another."""
+    places: dict[str, list[LedgerRecord]] = {}
+    for copy in copies:
+        driver = None if copy.context is None else copy.context.driver
+        places.setdefault("" if driver is None else place_text(driver), []).append(copy)
+    return list(places.values())
 
 
 def _put_again(live: ManagedLedgerInfo, copies: Sequence[LedgerRecord]) -> ManagedLedgerInfo:

@@ -27,17 +27,9 @@ from offload_core.metadata.catalogue.known_tiers import KnownTiers, broker_recor
 from offload_core.metadata.catalogue.recorded_copies import recorded_copies
 from offload_core.metadata.catalogue.topics import TopicName
 from offload_core.metadata.policies import EffectivePolicies
-from offload_core.metadata.records import (
-    EntryPosition,
-    LedgerRecord,
-    ManagedLedgerInfo,
-    OtherRole,
-    other_copies,
-)
-from offload_core.metadata.records.filter_record import FilterMode
+from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo, other_copies
 from offload_core.metadata.records.live_changes import is_own, own_ledgers, why_no_copy
 from offload_core.writing.managed_ledger import OffloadStatus, first_unoffloaded
-from offload_core.writing.managed_ledger.copy_registry import RecordRegistry, delete_copy
 from offload_core.writing.managed_ledger.followed_transactions import open_filter
 from offload_core.writing.managed_ledger.topic_offloads import is_due
 from offload_core.writing.offload import OffloadProgress
@@ -87,7 +79,7 @@ class LiveTopicOffloads:
     @property
     def is_unfinished(self) -> bool:
         """True if an attempt or a copy is left that is not confirmed: an offload finishes it, or deletes it."""
-        return bool(own_ledgers(self._copies.read_mirror()))
+        return self._copies.is_unfinished()
 
     def offload_prefix(self, position: EntryPosition) -> EntryPosition:
         """Offload the sealed ledgers before a position to the tier of the topic's policies.
@@ -196,22 +188,12 @@ class LiveTopicOffloads:
         for ledger in own_ledgers(known.info):
             check_not_alive(ledger, self._mirror.now_ms())
             self._copies.delete(ledger, why)
-        self._delete_moves(known.info, why)
+        self._copies.delete_replacements(why)
         self._mirror.snapshots.delete(self.name)
         known = self._mirror.records.read(self.name)
-        if known is not None and not own_ledgers(known.info):
+        if known is not None and not own_ledgers(known.info) and not other_copies(known.info):
             with suppress(VersionConflictError):  # another process works on it
                 self._mirror.records.delete(self.name, known)
-
-    def _delete_moves(self, mirror: ManagedLedgerInfo, why: str) -> None:
-        """Delete what dead attempts to move copies have left."""
-        registry, audit = RecordRegistry(self._mirror.records, self._mirror.now_ms), self._mirror.audit
-        for copy in other_copies(mirror):
-            if copy.role is OtherRole.REPLACEMENT:
-                registry.abandon(self.name, copy, why, audit)
-                with self._copies.tiers() as tiers:
-                    delete_copy(tiers.find(copy.driver), self.name, copy, audit, why)
-                registry.forget(self.name, copy, why, audit)
 
     # --- status --------------------------------------------------------------------------------
 
@@ -344,13 +326,8 @@ class LiveTopicOffloads:
     def _check(self, policies: EffectivePolicies) -> None:
         """Refuse policies by which brokers could not read what is offloaded."""
         assert policies.driver is not None
+        self._copies.check_filter()
         chosen = self._mirror.filter_of(self.name)
-        if chosen.name != "disabled" and chosen.mode is not FilterMode.TOMBSTONE:
-            raise OptionError(
-                "brokers do not read objects that leave gaps",
-                expected="the filter mode tombstone",
-                found=chosen.mode.value,
-            )
         with self._offloads().tiers_of(self.name, to_write=True) as tiers:
             broker_record(tier_record(tiers.current), policies.driver)
         if chosen.name != "disabled" and self._mirror.snapshots.read(self.name) is None:

@@ -8,9 +8,9 @@ from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.maintenance.live import LiveCopies, LiveReplacements
 from offload_core.maintenance.relocate.planning import Left, Move, TopicPlan, Wanted, plan_topic
 from offload_core.metadata.catalogue import TopicName
-from offload_core.metadata.catalogue.known_tiers import broker_record, tier_record
-from offload_core.metadata.records import CopyForm, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.live_changes import own_ledgers
+from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.records import CopyForm, LedgerRecord, ManagedLedgerInfo, replaced_of
+from offload_core.metadata.records.live_changes import is_own, own_ledgers
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 
@@ -30,14 +30,21 @@ def plan_live_topic(
     """
     copies = live.copies(topic)
     plan = _plan(copies, wanted, target)
-    if is_dry or not (plan.moves or own_ledgers(copies.read_mirror())):
+    own = own_ledgers(copies.read_mirror())
+    if is_dry:
+        waiting = tuple(each.ledger_id for each in own if replaced_of(each))
+        why = "a new copy is made, and not given to its record yet"
+        left = (Left(topic=topic, ledger_ids=waiting, why=why),) if waiting else ()
+        return replace(plan, left=(*plan.left, *left))
+    if not (plan.moves or own):
         return plan
     copies.finish(copies.policies())
     return _plan(copies, wanted, target)
 
 
 def _plan(copies: LiveCopies, wanted: Wanted, target: Tier) -> TopicPlan:
-    plan = plan_topic(copies.topic, _of_live(copies.read_info(), copies.read_mirror()), wanted)
+    live, mirror = copies.read_info(), copies.read_mirror()
+    plan = plan_topic(copies.topic, _of_live(live, mirror), wanted)
     moves, left = list[Move](), list(plan.left)
     for move in plan.moves:
         why = _why_not(move, copies, target)
@@ -53,12 +60,9 @@ def _why_not(move: Move, copies: LiveCopies, target: Tier) -> str | None:
     if move.form is not CopyForm.LEDGER or move.format is ObjectFormat.STREAMING:
         return "brokers do not read segments"
     try:
-        policies = copies.policies()
-        assert policies.driver is not None
-        broker_record(tier_record(target, move.format), policies.driver)
-    except OptionError as error:
+        return copies.why_unreadable(tier_record(target, move.format), copies.policies())
+    except OptionError as error:  # the policies name no tier
         return str(error)
-    return None
 
 
 def _of_live(live: ManagedLedgerInfo, mirror: ManagedLedgerInfo) -> ManagedLedgerInfo:
@@ -66,6 +70,8 @@ def _of_live(live: ManagedLedgerInfo, mirror: ManagedLedgerInfo) -> ManagedLedge
 
     def planned(ledger: LedgerRecord) -> LedgerRecord:
         ours = mirror.ledger(ledger.ledger_id)
-        return replace(ledger, context=None) if ours is None or not ledger.has_complete_copy else ours
+        if ours is None or not ledger.has_complete_copy or (is_own(ours) and not replaced_of(ours)):
+            return replace(ledger, context=None)
+        return ours
 
     return replace(live, ledgers=tuple(map(planned, live.ledgers)))

@@ -64,6 +64,7 @@ from offload_hooks.errors import (
     OffloadError,
     OptionError,
     OutcomeUnknownError,
+    UnknownTopicError,
 )
 
 
@@ -363,7 +364,11 @@ class Mover:
         Errors of one whose lease is held, or that lies elsewhere, are logged, and it stays.
         """
         name, cleaned = managed_ledger_of_topic(topic), 0
-        for copy in self._registry.others(name):
+        try:
+            others = self._registry.others(name)
+        except UnknownTopicError:
+            return 0  # it was deleted meanwhile
+        for copy in others:
             if copy.role is not OtherRole.REPLACEMENT or not self._is_ours(copy.driver):
                 continue
             why = "an attempt to move a copy was broken off"

@@ -206,7 +206,7 @@ class HotCopies:
                 reader, key.uuid, {TOPIC_KEY: steps.name}, filter_run=run, listener=watch
             )
             filter_record = offloaded.filter
-            filters = {} if filter_record is None else {key.ledger_id: filter_record.pack(short=True)}
+            filters = {key.ledger_id: "" if filter_record is None else filter_record.pack(short=True)}
             record = steps.switched(filters).ledger(key.ledger_id)
             assert record is not None
             check_copy(steps.tier, key, record, steps.name, reader, check, filter_record)

@@ -170,8 +170,8 @@ class Repair:
         prefix, keys, ledger_ids, topics: as of `RepairTargets`.
         records: opens managed ledgers' records; None for none.
         ours: the same records, if they can be written: they are switched to saved copies, and counts are corrected.
-        is_live: `ours` are mirrors of a running cluster's records: they are switched to whole copies only, as brokers
-            need them; brokers count, and know no marks of damage.
+        why_not_live: if `ours` are mirrors of a running cluster's records: why the brokers of a managed ledger cannot
+            read a copy in this tier, or None. They get whole copies only; brokers count, and know no marks.
         hot: the hot copies, to compare counts with; None if they are not known.
         offload_again: offload ledgers that have hot copies again; needs `ours` and `hot`.
         accept_loss: switch records to copies that lack entries also where hot copies have these.
@@ -190,7 +190,7 @@ class Repair:
         topics: Sequence[TopicName] = (),
         records: OpenRecords | None = None,
         ours: ManagedLedgerRecords | None = None,
-        is_live: bool = False,
+        why_not_live: Callable[[str], str | None] | None = None,
         hot: HotCopies | None = None,
         offload_again: bool = False,
         accept_loss: bool = False,
@@ -204,7 +204,7 @@ class Repair:
         )
         self._records = records
         self._ours = ours
-        self._is_live = is_live
+        self._why_not_live = why_not_live
         self._again = hot if offload_again else None
         self._hot_store = None if hot is None else hot.store
         self._accept_loss = accept_loss
@@ -215,7 +215,7 @@ class Repair:
         self._counts = CountCorrection(
             tier,
             records,
-            None if is_live else ours,
+            ours if why_not_live is None else None,
             self._hot_store,
             self._executor,
             folder=f"{prefix.removesuffix('/')}/" if prefix else "",
@@ -291,7 +291,7 @@ class Repair:
         elif evidence.choice.action is Action.REWRITE_CHECKSUMS:
             written = changes.write_checksums(evidence)
         elif evidence.replacement is not None and self._can_switch(
-            key, evidence.known, evidence.replacement, evidence.lost
+            key, evidence.known, evidence.replacement, is_lossy=_is_lossy(evidence.choice, evidence.lost)
         ):
             return self._replace(planned, evidence, changes, audit)
         elif evidence.choice.action is Action.SALVAGE:
@@ -362,7 +362,10 @@ class Repair:
             planned = replace(planned, choice=Choice(action=Action.KEEP_HOT, why=why), target=None)
         new = planned.target or planned.other
         switches = planned.choice.action is Action.OFFLOAD_AGAIN or self._can_switch(
-            task.key, known, None if new is None else parse_key(new), planned.lost
+            task.key,
+            known,
+            None if new is None else parse_key(new),
+            is_lossy=_is_lossy(planned.choice, planned.lost),
         )
         moves = self._moves(planned.choice, known)
         return replace(
@@ -385,6 +388,8 @@ class Repair:
         if self._again is None or self._ours is None or known is None or ledger_id is None:
             return False
         if not known.is_complete or ledger_id not in known.hot or not self._is_here(known):
+            return False
+        if self._why_not_live is not None and self._why_not_live(known.managed_ledger) is not None:
             return False
         read = self._ours.read(known.managed_ledger)
         ledger = None if read is None else read.info.ledger(ledger_id)
@@ -434,7 +439,7 @@ class Repair:
 
     def _is_to_be_marked(self, known: RecordedAttempt | None, planned: PlannedRepair) -> bool:
         """Return whether a record of ours names a damaged copy, and does not mark it yet."""
-        if self._is_live or known is None or known.is_marked or known.driver is None:
+        if self._why_not_live is not None or known is None or known.is_marked or known.driver is None:
             return False
         if not self._is_read_with_hot(known):
             return False
@@ -504,12 +509,16 @@ class Repair:
         return Repaired(planned=planned, written=(new.data_key, new.index_key), moved=moved)
 
     def _can_switch(
-        self, key: ObjectKey, known: RecordedAttempt | None, new: ObjectKey | None, lost: LostEntries | None
+        self, key: ObjectKey, known: RecordedAttempt | None, new: ObjectKey | None, *, is_lossy: bool
     ) -> bool:
-        """Return whether a record of ours reads it, and can name the copy that takes its place."""
+        """Return whether a record of ours reads it, and can name the copy that takes its place.
+
+        Args:
+            is_lossy: whether that lacks entries.
+        """
         if self._ours is None or known is None or not known.is_complete or new is None:
             return False
-        if self._is_live and lost is not None and lost.count:
+        if self._why_not_live is not None and (is_lossy or self._why_not_live(known.managed_ledger)):
             return False
         return self._is_here(known) and can_name(self._ours, known, key, new)
 
@@ -521,6 +530,11 @@ class Repair:
         """Return whether the original is moved: it was replaced or cannot be saved, and no record names it."""
         is_named = known is not None and not known.is_replaced
         return self._quarantine and choice.action in _OF_DAMAGE and not is_named
+
+
+def _is_lossy(choice: Choice, lost: LostEntries | None) -> bool:
+    """Return whether what is saved lacks entries; `lost` is what the damaged copy lacks."""
+    return choice.action is Action.SALVAGE and lost is not None and bool(lost.count)
 
 
 def _pair_key(key: str) -> ObjectKey | None:

@@ -6,6 +6,7 @@ that no broker ever sees half of one. There a copy is ours until a broker was se
 then it names those that it replaced; copies of the live record are marked as mirrored.
 
     mirrored        the mirror as it is to be, by the live record and the mirror that there is
+    settled         the same, with copies that replace what the live record has, or nothing
     own_ledgers     ledgers of a mirror with an attempt or a copy of ours
     given_ledgers   those that the live record has as well
     why_no_copy     whether a ledger of a live record may get a copy
@@ -18,19 +19,15 @@ BookKeeper, without a context. Source: docs/tiering.md, tried with Pulsar 4.0.8.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from offload_core.metadata.records.attempts import abandoned
 from offload_core.metadata.records.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.records.offload_context import (
-    FILTER_PROPERTY,
-    MIRRORED_PROPERTY,
-    DriverMetadata,
-    OffloadContext,
-)
+from offload_core.metadata.records.offload_context import MIRRORED_PROPERTY, DriverMetadata, OffloadContext
 from offload_core.metadata.records.replacements import (
+    OtherCopy,
     replaced_of,
     replacement_of,
     with_replaced,
@@ -95,12 +92,32 @@ def _mirrored(live: LedgerRecord, ours: LedgerRecord | None, confirmed: Collecti
         driver = live.context.driver or DriverMetadata(name="")
         marked = driver.with_property(MIRRORED_PROPERTY, "true")
         mirror = replace(live, context=replace(live.context, driver=marked))
-    moving = None if ours is None or own is not None else replacement_of(ours)
-    if ours is None or moving is None:
+    moving = None if ours is None else replacement_of(ours)
+    if ours is None or moving is None or moving.uuid in live.copy_uuids:
         return mirror
     if mirror.context is None:
         return replace(live, context=ours.context)
     return with_replacement(mirror, moving)
+
+
+def settled(live: ManagedLedgerInfo, mirror: ManagedLedgerInfo) -> ManagedLedgerInfo:
+    """The mirror in which complete copies of ours replace what the live record has, or nothing.
+
+    So what is taken back later was the live record's. One that it has already stays as it is.
+    """
+
+    def replaces(ledger: LedgerRecord) -> Iterator[OtherCopy]:
+        known = live.ledger(ledger.ledger_id)
+        uuids = () if known is None or not known.has_complete_copy else known.copy_uuids
+        return (
+            old for old in replaced_of(ledger) if old.uuid in uuids or set(ledger.copy_uuids) & set(uuids)
+        )
+
+    return mirror.with_ledgers(
+        with_replaced(ledger, replaces(ledger))
+        for ledger in own_ledgers(mirror)
+        if ledger.context is not None and ledger.context.complete
+    )
 
 
 def why_no_copy(live: ManagedLedgerInfo, ledger_id: int, replaces: Collection[UUID] = ()) -> str | None:
@@ -151,8 +168,8 @@ def with_copies(live: ManagedLedgerInfo, copies: Sequence[LedgerRecord], timesta
 
     Args:
         copies: the ledgers, with complete copies by driver metadata that brokers understand, and what they replace.
-        timestamp_ms: since when (1970, UTC) a ledger has a copy that had none: a broker's deletion lag begins then; it
-            may be a time to come.
+        timestamp_ms: since when (1970, UTC) a ledger has its copy, if BookKeeper has it still: a broker's deletion lag
+            begins then; it may be a time to come.
     """
     given: list[int] = []
     refused: dict[int, str] = {}
@@ -172,7 +189,7 @@ def with_copies(live: ManagedLedgerInfo, copies: Sequence[LedgerRecord], timesta
             continue
         given.append(copy.ledger_id)
         rest = known or OffloadContext()
-        since_ms = rest.timestamp_ms if rest.complete else timestamp_ms
+        since_ms = rest.timestamp_ms if rest.bookkeeper_deleted else timestamp_ms
         new = replace(rest, uuid=context.uuid, complete=True, timestamp_ms=since_ms, driver=context.driver)
         changed.append(replace(ledger, context=new))
     return GivenCopies(info=live.with_ledgers(changed), given=tuple(given), refused=refused)
@@ -205,10 +222,8 @@ def _without(ledger: LedgerRecord, copy: LedgerRecord) -> LedgerRecord | None:
     context = ledger.context
     if context is None or context.uuid not in copy.copy_uuids:
         return None
-    for old in replaced_of(copy)[:1]:  # later ones were never the live record's
-        filtered = None if context.driver is None else context.driver.get(FILTER_PROPERTY)
-        driver = old.driver.with_property(FILTER_PROPERTY, filtered)
-        return replace(ledger, context=replace(context, uuid=old.uuid, driver=driver))
+    for old in replaced_of(copy)[:1]:
+        return replace(ledger, context=replace(context, uuid=old.uuid, driver=old.driver))
     return replace(ledger, context=None) if ledger.has_hot_copy else None
 
 

@@ -290,7 +290,8 @@ def switch_replacement(
 
     Args:
         now_ms: the time (ms since 1970, UTC).
-        filter_records: short filter records of the new copy, by ledger; other ledgers keep that of the old one.
+        filter_records: short filter records of the new copy, by ledger, empty where no filter ran; other ledgers keep
+            that of the old one.
 
     Raises:
         AttemptError: it is not recorded, or was abandoned; or a ledger is marked for deletion, or has copies that
@@ -414,13 +415,13 @@ def _switched(
     remembered = (*replaced_of(ledger), *old)
     if copy.segment is not None:
         shares = [
-            _moved(share, copy, filter_record or share.filter_record, now_ms)
+            _moved(share, copy, _filter_record(filter_record, share.filter_record), now_ms)
             if share.uuid == copy.segment
             else _with_own_place(share, context)
             for share in context.segments
         ]
         return with_replaced(with_replacement(with_shares(ledger, shares), None), remembered)
-    record = filter_record or _only_filter_record(ledger)
+    record = _only_filter_record(ledger) if filter_record is None else filter_record or None
     if copy.form is CopyForm.LEDGER:
         switched = replace(
             context,
@@ -448,6 +449,10 @@ def _switched(
             segments=(share.with_filter_record(record),),
         )
     return with_replaced(replace(ledger, context=switched), remembered)
+
+
+def _filter_record(new: str | None, old: str | None) -> str | None:
+    return old if new is None else new or None
 
 
 def _with_own_place(share: OffloadSegment, context: OffloadContext) -> OffloadSegment:
@@ -486,7 +491,10 @@ def _old_copies(ledger: LedgerRecord, copy: OtherCopy, now_ms: int) -> list[Othe
             role=OtherRole.REPLACED,
             uuid=uuid,
             form=form,
-            driver=replace(place_of(driver), unknown_fields=b""),
+            driver=replace(
+                place_of(driver).with_property(FILTER_PROPERTY, driver.get(FILTER_PROPERTY)),
+                unknown_fields=b"",
+            ),
             since_ms=now_ms,
             ledger_ids=(ledger.ledger_id,),
         )

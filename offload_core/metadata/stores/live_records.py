@@ -139,6 +139,6 @@ def open_live_store(url: str, options: Mapping[str, object]) -> LiveStore:
     return cast("LiveStore", store)
 
 
-def live_records(store: LiveRecordStore) -> ManagedLedgerRecords:
+def live_records(store: LiveStore) -> ManagedLedgerRecords:
     """The records of a running Pulsar, each in the compression that it has."""
-    return ManagedLedgerRecords(store, compression=None)
+    return ManagedLedgerRecords(LiveRecordStore(store), compression=None)

@@ -234,9 +234,9 @@ class RecordRegistry:
 
         def change(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
             nonlocal before, after
-            before = after = info
-            if uuid in read_copies(info):
+            if uuid in read_copies(info):  # also by a write of ours whose answer was lost
                 return info
+            before = info
             check_reads(info, copy.ledger_ids, replaces)
             known = find_replacement(info, uuid)
             if known is None or known.is_abandoned:
