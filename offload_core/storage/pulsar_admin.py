@@ -145,7 +145,7 @@ class PulsarAdminClient:
         """Get the JSON at `path` (which begins with `/admin/`); None if the broker has no such thing.
 
         Args:
-            absent: other statuses than 404 that say that.
+            absent: other statuses than 404 that say that; of one that is successful, if the answer is empty.
 
         Raises:
             AccessDeniedError: the token is refused, or there is none and one is needed.
@@ -154,7 +154,8 @@ class PulsarAdminClient:
             MetadataError, BadLengthError: the answer is no JSON, or too large.
         """
         url, status, headers, body = self._ask("GET", path)
-        return None if status in absent else self._judged(url, status, headers, body)
+        is_absent = status in absent and (not body or status >= HTTPStatus.BAD_REQUEST)
+        return None if is_absent else self._judged(url, status, headers, body)
 
     def get_bytes(self, path: str) -> bytes | None:
         """Get what is at `path`, whatever it is; None if the broker has no such thing. Errors as `get_json`."""

@@ -13,7 +13,6 @@ from waiting import wait_for
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.admin_records import AdminRecords
 from offload_core.metadata.catalogue.record_source import StoreRecords
-from offload_core.metadata.records import ReadPriority
 from offload_core.reading.scan import read_task
 from pulsar_offload import open_tier, scan
 
@@ -57,6 +56,7 @@ def test_a_topic_is_read_whole_before_while_and_after_it_is_offloaded(live, hot,
 
 
 def test_the_read_priority_is_that_of_the_brokers_policies(live):
+    """Those of topics, which this broker has none of, are in `test_pulsar_admin`."""
     cold = live.new_cold_namespace()
     topic = live.send(cold.topic("priority"), TOPICS["keyed"]).name
     ours = live.broker.s3_policies(cold.store.url.removeprefix("s3://"))
@@ -70,8 +70,6 @@ def test_the_read_priority_is_that_of_the_brokers_policies(live):
         for policies, expected in ((hot_first, "BOOKKEEPER_FIRST"), (cold_first, "OFFLOADED_FIRST")):
             live.admin.set_offload_policies(cold.name, policies)
             wait_for(lambda expected=expected: priority().name == expected, 30)
-        live.admin.set_topics_offload_policies(topic, hot_first)
-        wait_for(lambda: priority() is ReadPriority.BOOKKEEPER_FIRST, 30)
 
 
 def test_an_open_transaction_ends_a_topic_as_for_a_consumer(live, hot, records):

@@ -335,6 +335,7 @@ COLD_FIRST = {"managedLedgerOffloadedReadPriority": "TIERED_STORAGE_FIRST"}
     [
         ({OF_TOPIC: HOT_FIRST, OF_NAMESPACE: COLD_FIRST}, "BOOKKEEPER_FIRST", 1),
         ({OF_TOPIC: {}, OF_NAMESPACE: HOT_FIRST}, "BOOKKEEPER_FIRST", 2),
+        ({OF_TOPIC: Answer(status=200), OF_NAMESPACE: HOT_FIRST}, "BOOKKEEPER_FIRST", 2),
         ({OF_TOPIC: Answer(status=204), OF_NAMESPACE: COLD_FIRST}, "OFFLOADED_FIRST", 2),
         (
             {OF_TOPIC: reason(405, "Topic level policies is disabled"), OF_NAMESPACE: HOT_FIRST},

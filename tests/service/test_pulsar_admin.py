@@ -9,8 +9,12 @@ from network.fronts import make_certificate
 from servers.broker import Broker
 from servers.process import http_status
 from service import Service
+from waiting import wait_for
 
-from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.catalogue.admin_records import AdminRecords
+from offload_core.metadata.catalogue.record_source import StoreRecords
+from offload_core.metadata.records import ManagedLedgerInfo, ReadPriority
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
 from offload_core.reading.schema_providers import saved_in
 from offload_core.storage.tier import make_schema_provider, open_store
@@ -120,6 +124,21 @@ def test_pulsar_admin_shows_what_it_shows_of_a_broker(start_server, versitygw, f
     masked = [text.replace("SECRET", "********") for text in expected]  # what a broker shows in clear
     assert dict(zip(SAME, shown, strict=True)) == dict(zip(SAME, masked, strict=True))
     assert shown == masked
+    check_read_priority(broker)
+
+
+def check_read_priority(broker):
+    """That of the topic's policies comes before that of the namespace's."""
+    place = {"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadBucket": "cold"}
+    names = {"namespaces/acme/n": "BOOKKEEPER_FIRST", "persistent/acme/n/t": "TIERED_STORAGE_FIRST"}
+    with closing(AdminRecords(broker.endpoint)) as store:
+        for name, priority in names.items():
+            policies = json.dumps(place | {"managedLedgerOffloadedReadPriority": priority}).encode()
+            assert http_status(broker.port, "POST", f"/admin/v2/{name}/offloadPolicies", policies) == 204
+        records = StoreRecords(store)
+        first, other = (parse_topic(f"persistent://acme/n/{name}") for name in ("t", "p-partition-0"))
+        wait_for(lambda: records.read_priority(first) is ReadPriority.OFFLOADED_FIRST, 30)
+        wait_for(lambda: records.read_priority(other) is ReadPriority.BOOKKEEPER_FIRST, 30)
 
 
 def keep_the_same(service, broker, cold):

@@ -45,6 +45,8 @@ from offload_hooks.ledger_stores import (
 
 _OF_REQUESTS = ("timeout_s", "attempts")
 """Options of the connection to ZooKeeper that the ledger store has as its own."""
+_OF_ADMIN = ("token", "token_file", "ca_bundle")
+"""Options of the admin REST that the ledger store has as well: how far an open ledger is written, a broker knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,9 @@ def _of_bookkeeper(live: LiveSettings) -> dict[str, object]:
         name if name in _OF_REQUESTS else f"zookeeper_{name}": value
         for name, value in in_clear(live.options).items()
     }
-    return {"url": live.url, **login, **in_clear(live.bookkeeper)}
+    options = in_clear(live.admin_options)
+    admin = {f"admin_{name}": options[name] for name in _OF_ADMIN if name in options}
+    return {"url": live.url, "admin_url": live.admin_url, **login, **admin, **in_clear(live.bookkeeper)}
 
 
 class _BrokersLedgers:

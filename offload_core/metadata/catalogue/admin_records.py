@@ -35,8 +35,8 @@ _ROOT = "managed-ledgers"
 _DOMAIN = "persistent"
 _NAME = re.compile(r"(?!\.{1,2}$)[-=:.\w]+")
 _LARGEST = (1 << 63) - 1
-_NO_POLICIES = (HTTPStatus.NO_CONTENT, HTTPStatus.METHOD_NOT_ALLOWED)
-"""There are none; or, of topics, the cluster has none at all."""
+_NO_POLICIES = (HTTPStatus.OK, HTTPStatus.NO_CONTENT, HTTPStatus.METHOD_NOT_ALLOWED)
+"""There are none, with an empty answer; or, of topics, the cluster has none at all."""
 
 _log = logging.getLogger(__name__)
 

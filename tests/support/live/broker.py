@@ -80,10 +80,6 @@ class PulsarAdmin:
         """Set where topics are offloaded to and read from once they are loaded the next time."""
         self._ask("POST", f"/namespaces/{namespace}/offloadPolicies", dict(offload))
 
-    def set_topics_offload_policies(self, topic: str, offload: Mapping[str, object]) -> None:
-        """The same for one topic; it counts as soon as the broker has read it from its system topic."""
-        self._ask("POST", f"{_path(topic)}/offloadPolicies", dict(offload))
-
     def deduplicate(self, namespace: str) -> None:
         """Have a message that a producer sends again kept once, in topics that are loaded from now on."""
         self._ask("POST", f"/namespaces/{namespace}/deduplication", True)
