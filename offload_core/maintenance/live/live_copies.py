@@ -180,21 +180,7 @@ class LiveCopies:
             why = "its broker offloads the topic at the moment; the copy is given later"
             return Given(refused=dict.fromkeys((each.ledger_id for each in own), why))
         name, environment = self.name, self._mirror
-        live = self.read_info()
-        mirror = environment.records.update(name, partial(settled, live)).info
-        refused: dict[int, str] = {}
-        copies = list[LedgerRecord]()
-        for ledger in own:
-            now = mirror.ledger(ledger.ledger_id)
-            assert ledger.context is not None
-            assert ledger.context.driver is not None
-            why_not = self.why_unreadable(ledger.context.driver, policies)
-            if now is None or now.copy_uuids != ledger.copy_uuids or not is_complete(now):
-                refused[ledger.ledger_id] = "another process has taken its copy"
-            elif why_not is not None:
-                refused[ledger.ledger_id] = why_not
-            else:
-                copies.append(_as_brokers_do(now, policies))
+        copies, refused = self._readable(own, policies)
         damaged = self._damaged(copies)
         self._delete_damaged(copies, damaged)
         copies = [copy for copy in copies if copy.ledger_id not in damaged]
@@ -226,6 +212,25 @@ class LiveCopies:
             refused={**refused, **given.refused, **lost},
             damaged=next(iter((damaged | gone).values()), None),
         )
+
+    def _readable(
+        self, own: Sequence[LedgerRecord], policies: EffectivePolicies
+    ) -> tuple[list[LedgerRecord], dict[int, str]]:
+        """Copies as brokers record them, with what they replace settled; and why they could not read the others."""
+        mirror = self._mirror.records.update(self.name, partial(settled, self.read_info())).info
+        copies, refused = list[LedgerRecord](), dict[int, str]()
+        for ledger in own:
+            now = mirror.ledger(ledger.ledger_id)
+            assert ledger.context is not None
+            assert ledger.context.driver is not None
+            why_not = self.why_unreadable(ledger.context.driver, policies)
+            if now is None or now.copy_uuids != ledger.copy_uuids or not is_complete(now):
+                refused[ledger.ledger_id] = "another process has taken its copy"
+            elif why_not is not None:
+                refused[ledger.ledger_id] = why_not
+            else:
+                copies.append(_as_brokers_do(now, policies))
+        return copies, refused
 
     def _taken(self, used: Sequence[LedgerRecord]) -> list[LedgerRecord]:
         """Those of copies that the live record has by now which another process has abandoned, or deleted."""
