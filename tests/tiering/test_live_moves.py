@@ -308,6 +308,41 @@ def test_what_was_replaced_is_not_put_back_when_it_is_gone(topic, monkeypatch, c
     topic.check()
 
 
+def test_what_is_collected_while_it_is_put_back_is_replaced_again(topic):
+    topic.denied_bucket = OtherBucket.bucket
+    cluster = topic.cluster()
+    live = copy_all(topic, cluster=cluster)
+    update, calls = cluster.records.update, []
+
+    def collected_before_the_second(*given, **how):
+        calls.append(given)
+        if len(calls) == 2:
+            topic.tier().delete(sorted(topic.objects()))
+        return update(*given, **how)
+
+    cluster.records.update = collected_before_the_second
+    with pytest.raises(DataLossError, match="Only the new copies are there"):
+        live.give(TOPIC)
+    assert set(cold_of(topic).values()) == {OtherBucket.bucket}
+    topic.check()
+
+
+def test_a_broker_that_loaded_the_topic_before_the_write_loads_it_once_more(topic):
+    cluster = topic.cluster()
+    live = copy_all(topic, cluster=cluster)
+    update = cluster.records.update
+
+    def loaded_before(*given, **how):
+        topic.load()
+        return update(*given, **how)
+
+    cluster.records.update = loaded_before
+    used = live.give(TOPIC).used
+    assert used
+    for ledger_id in used:
+        assert topic.loaded[0].ledger(ledger_id).context == topic.info().ledger(ledger_id).context
+
+
 def killed_after_it_was_given(topic, monkeypatch):
     def fail(*_, **__):
         raise OffloadError("killed here")

@@ -385,6 +385,28 @@ def test_a_copy_that_another_process_abandons_while_it_is_given_is_taken_back(to
     topic.check_done()
 
 
+def test_a_copy_that_another_process_deleted_before_it_was_given_is_taken_back_at_once(topic, monkeypatch):
+    """Before anything is waited for: the process may end there, and no other would look at it."""
+    cluster = topic.cluster()
+    give = cluster.records.update
+    first = topic.info().in_order[0].ledger_id
+
+    def delete_and_give(*given, **how):
+        cluster.records.update = give
+        LiveCopies(topic.cluster(), NAME).delete(topic.mirror().ledger(first), "taken for surplus")
+        return give(*given, **how)
+
+    cluster.records.update = delete_and_give
+    monkeypatch.setattr(
+        ModelBrokers, "unload", lambda *_: None
+    )  # so that the topic is never seen to be loaded anew
+    with pytest.raises(StoreTimeoutError):
+        offload_due(cluster)
+    topic.check()
+    monkeypatch.undo()
+    topic.check_done()
+
+
 def test_a_copy_that_another_process_confirms_while_it_is_given_stays(topic):
     cluster = topic.cluster()
     give = cluster.records.update
