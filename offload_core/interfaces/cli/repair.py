@@ -267,7 +267,9 @@ def is_left(planned: PlannedRepair, done: Repaired | OffloadError | None) -> boo
     return not isinstance(done, Repaired) and not planned.is_done
 
 
-def to_json(planned: PlannedRepair, was: Repaired | OffloadError | None, *, live: bool) -> dict[str, Any]:
+def to_json(
+    planned: PlannedRepair, was: Repaired | OffloadError | None, *, live: bool = False
+) -> dict[str, Any]:
     """One repair as the report has it; docs/repair.md."""
     lost, counts, done = planned.lost, planned.counts, was if isinstance(was, Repaired) else None
     error = was if isinstance(was, OffloadError) else planned.failure
