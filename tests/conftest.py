@@ -91,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         groups = {path: min(filter(None, groups), default="") for path, groups in used_by.items()}
         for item in items:
-            if groups[item.path]:
+            if groups[item.path] and not _group_of(item):
                 item.add_marker(pytest.mark.xdist_group(groups[item.path]))
         items.sort(key=lambda item: _group_of(item) or "~")  # the longest work first
 

@@ -19,7 +19,7 @@ from tiers import lay_out_broker_objects
 from offload_core.interfaces.spark.versions import for_workers
 from pulsar_offload import SparkExecutor, open_tier, scan
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("other-sparks")]  # of processes of their own
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
