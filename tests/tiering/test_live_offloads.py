@@ -507,7 +507,7 @@ def _trim(topic):
 
 
 @pytest.mark.long
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(
     "happens", [LiveTopic.roll, _load, LiveTopic.offload], ids=["roll", "load", "offload"]
@@ -534,7 +534,7 @@ def test_nothing_is_lost_whatever_happens_at_any_call(tmp_path, happens, after):
 
 
 @pytest.mark.long
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("happens", [_begin, _trim], ids=["begin", "trim"])
 def test_a_ledger_that_the_broker_takes_at_any_call_is_left_to_it(tmp_path, happens, after):
