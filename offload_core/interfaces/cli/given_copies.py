@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offload_core.interfaces.cli.terminal import id_ranges, print_failure, print_line
+from offload_core.maintenance.live import LiveReplacements, open_live_cluster
+from offload_core.maintenance.live.live_copies import Given
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.topics import is_chosen
 from offload_core.storage.tier import Tier
@@ -16,16 +18,10 @@ from offload_core.writing.audit import AuditLog
 from offload_core.writing.settings import load_configuration
 from offload_hooks.errors import OffloadError
 
-if TYPE_CHECKING:
-    from offload_core.maintenance.live import LiveReplacements
-    from offload_core.maintenance.live.live_copies import Given
-
 
 @contextmanager
 def open_live(config: Path | None, tiers: Sequence[Tier], log: AuditLog | None) -> Iterator[LiveReplacements]:
     """The running cluster of the settings, whose copies in these tiers are to be replaced."""
-    from offload_core.maintenance.live import LiveReplacements, open_live_cluster  # with a service's settings
-
     with open_live_cluster(load_configuration(config)) as cluster:
         yield LiveReplacements(cluster, tiers, log)
 
@@ -39,28 +35,13 @@ class TopicCopies:
     """
 
     topic: TopicName
-    given: Given | None = None
+    given: Given = field(default_factory=Given)
     error: OffloadError | None = None
-
-    @property
-    def used(self) -> tuple[int, ...]:
-        """The ledgers whose new copies brokers use."""
-        return () if self.given is None else self.given.used
-
-    @property
-    def is_seen(self) -> bool:
-        """True if a broker was seen to read one of them."""
-        return self.given is not None and self.given.is_seen
-
-    @property
-    def refused(self) -> Mapping[int, str]:
-        """The ledgers whose new copies the record did not get, and why."""
-        return {} if self.given is None else self.given.refused
 
     @property
     def is_left(self) -> bool:
         """True if a copy is not used."""
-        return self.error is not None or bool(self.refused)
+        return self.error is not None or bool(self.given.refused)
 
 
 def give_copies(live: LiveReplacements, topic: TopicName) -> TopicCopies:
@@ -89,11 +70,13 @@ def finish_copies(live: LiveReplacements, topics: Sequence[TopicName]) -> list[T
 def show_copies(found: Sequence[TopicCopies]) -> None:
     """Print them, a line each."""
     for each in found:
-        for ledger_id, why in each.refused.items():
+        for ledger_id, why in each.given.refused.items():
             print_failure(f"{each.topic}: its record does not name the new copy of ledger {ledger_id}: {why}")
-        if each.used:
-            ledgers = id_ranges(each.used)
-            seen = "brokers read" if each.is_seen else "its record names, and no broker was seen to read,"
+        if each.given.used:
+            ledgers = id_ranges(each.given.used)
+            seen = (
+                "brokers read" if each.given.is_seen else "its record names, and no broker was seen to read,"
+            )
             print_line(f"{each.topic}: {seen} the new copies of ledger {ledgers}")
         if each.error is not None:
             print_failure(f"{each.topic}: {each.error}")
@@ -104,11 +87,11 @@ def copies_to_json(found: Sequence[TopicCopies]) -> list[dict[str, Any]]:
     return [
         {
             "topic": str(each.topic),
-            "ledgers": list(each.used),
-            "seen": each.is_seen,
-            "refused": {str(ledger_id): why for ledger_id, why in each.refused.items()},
+            "ledgers": list(each.given.used),
+            "seen": each.given.is_seen,
+            "refused": {str(ledger_id): why for ledger_id, why in each.given.refused.items()},
             "error": None if each.error is None else str(each.error),
         }
         for each in found
-        if each.used or each.is_left
+        if each.given.used or each.is_left
     ]

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -48,6 +48,7 @@ from offload_core.interfaces.cli.terminal import (
     size,
     table_of,
 )
+from offload_core.maintenance.live import LiveReplacements
 from offload_core.maintenance.relocate import (
     DEFAULT_PARALLEL,
     Move,
@@ -63,6 +64,7 @@ from offload_core.maintenance.relocate import (
     plan_topic,
     throttled,
 )
+from offload_core.maintenance.relocate.live_moves import plan_live_topic
 from offload_core.maintenance.verify import VerifiedObjects
 from offload_core.metadata.catalogue import TierReader, TopicName, open_records, parse_topic
 from offload_core.metadata.catalogue.known_tiers import tier_record
@@ -79,9 +81,6 @@ from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import Tier
 from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, MappingRegistry, RecordRegistry
 from offload_hooks.errors import OffloadError, OptionError, UnknownPluginError, UnknownTopicError
-
-if TYPE_CHECKING:
-    from offload_core.maintenance.live import LiveReplacements
 
 _SHOWN_TOPICS = 10
 
@@ -305,8 +304,6 @@ def _plan(
     if recorded.live is None:
         done.plans.append(plan_topic(topic, info, wanted))
         return
-    from offload_core.maintenance.relocate.live_moves import plan_live_topic
-
     try:
         done.plans.append(plan_live_topic(recorded.live, topic, wanted, target, is_dry=done.is_dry))
     except OffloadError as error:

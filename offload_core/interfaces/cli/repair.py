@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -32,6 +32,7 @@ from offload_core.interfaces.cli.given_copies import (
     show_copies,
 )
 from offload_core.interfaces.cli.terminal import cell, err, out, print_failure, print_line, table_of
+from offload_core.maintenance.live import LiveReplacements
 from offload_core.maintenance.repair import Action, HotCopies, PlannedRepair, Repair, Repaired
 from offload_core.maintenance.repair.pair_changes import pulsars_bits
 from offload_core.maintenance.repair.repair_plan import OpenRecords
@@ -46,9 +47,6 @@ from offload_core.writing.managed_ledger import Environment
 from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.settings import PolicyStore, load_configuration
 from offload_hooks.errors import OffloadError, OptionError
-
-if TYPE_CHECKING:
-    from offload_core.maintenance.live import LiveReplacements
 
 
 @command(failed=2)
@@ -223,10 +221,10 @@ def _of_live(live: LiveReplacements, tier: Tier) -> _RepairedRecords:
     def why_not(name: str) -> str | None:
         copies = live.copies(topic_of_managed_ledger(name))
         try:
-            copies.check_filter()
-            return copies.why_unreadable(tier_record(tier), copies.policies())
+            copies.readable_filter()
         except OptionError as error:
             return str(error)
+        return copies.why_unreadable(tier_record(tier))
 
     return _RepairedRecords(
         opener=live.open_records,

@@ -61,6 +61,7 @@ from offload_core.writing.managed_ledger import no_tier
 from offload_core.writing.managed_ledger.copy_registry import RecordRegistry, delete_copy
 from offload_core.writing.offload.attempt_objects import abort_uploads, delete_unless
 from offload_core.writing.offload.running_attempt import check_not_alive, ledger_attempt
+from offload_core.writing.offload_filters import ChosenFilter
 from offload_hooks.errors import (
     AccessDeniedError,
     AttemptError,
@@ -135,16 +136,19 @@ class LiveCopies:
 
     def is_unfinished(self) -> bool:
         """True if `finish` has something to do; a new copy that is not given yet waits for who made it."""
+        own = own_ledgers(self.read_mirror())
+        if not own:
+            return False
         found = self._cluster.records.read(self.name)
         live = {} if found is None else {each.ledger_id: each.copy_uuids for each in found.info.ledgers}
         return any(
             self._why_not_found(ledger) is None
             and (not replaced_of(ledger) or bool({*ledger.copy_uuids} & {*live.get(ledger.ledger_id, ())}))
-            for ledger in own_ledgers(self.read_mirror())
+            for ledger in own
         )
 
-    def check_filter(self) -> None:
-        """Refuse (`OptionError`) a filter of the topic that leaves gaps, which brokers do not read."""
+    def readable_filter(self) -> ChosenFilter:
+        """The topic's filter; `OptionError` for one that leaves gaps, which brokers do not read."""
         chosen = self._mirror.filter_of(self.name)
         if chosen.name != "disabled" and chosen.mode is not FilterMode.TOMBSTONE:
             raise OptionError(
@@ -152,12 +156,12 @@ class LiveCopies:
                 expected="the filter mode tombstone",
                 found=chosen.mode.value,
             )
+        return chosen
 
-    def why_unreadable(self, recorded: DriverMetadata, policies: EffectivePolicies) -> str | None:
+    def why_unreadable(self, recorded: DriverMetadata) -> str | None:
         """Why the topic's brokers could not read a copy with this driver metadata, or we not; None if they can."""
-        assert policies.driver is not None
         try:
-            broker_record(recorded, policies.driver)
+            _brokers_record(recorded, self.policies())
             with self.tiers() as tiers:
                 tiers.find(recorded)
         except OptionError as error:
@@ -219,17 +223,20 @@ class LiveCopies:
         """Copies as brokers record them, with what they replace settled; and why they could not read the others."""
         mirror = self._mirror.records.update(self.name, partial(settled, self.read_info())).info
         copies, refused = list[LedgerRecord](), dict[int, str]()
-        for ledger in own:
-            now = mirror.ledger(ledger.ledger_id)
-            assert ledger.context is not None
-            assert ledger.context.driver is not None
-            why_not = self.why_unreadable(ledger.context.driver, policies)
-            if now is None or now.copy_uuids != ledger.copy_uuids or not is_complete(now):
-                refused[ledger.ledger_id] = "another process has taken its copy"
-            elif why_not is not None:
-                refused[ledger.ledger_id] = why_not
-            else:
-                copies.append(_as_brokers_do(now, policies))
+        with self.tiers() as tiers:
+            for ledger in own:
+                now = mirror.ledger(ledger.ledger_id)
+                if now is None or now.copy_uuids != ledger.copy_uuids or not is_complete(now):
+                    refused[ledger.ledger_id] = "another process has taken its copy"
+                    continue
+                try:
+                    copy = _as_brokers_do(now, policies)
+                    for each in recorded_copies(self.topic, now):
+                        tiers.find(each.driver)
+                except OptionError as error:
+                    refused[ledger.ledger_id] = str(error)
+                else:
+                    copies.append(copy)
         return copies, refused
 
     def _taken(self, used: Sequence[LedgerRecord]) -> list[LedgerRecord]:
@@ -251,8 +258,8 @@ class LiveCopies:
         """
         live = self.read_info()
         mirror = self.read_mirror()
-        given = list[LedgerRecord]()
-        for copy in given_ledgers(live, mirror):
+        live_ones, given = given_ledgers(live, mirror), list[LedgerRecord]()
+        for copy in live_ones:
             why_not = self._why_not_found(copy)
             if why_not is None:
                 given.append(copy)
@@ -266,7 +273,7 @@ class LiveCopies:
                 self._finish_given(copies, live, policies)
         for ledger in own_ledgers(mirror):
             why = why_no_copy(live, ledger.ledger_id, [each.uuid for each in replaced_of(ledger)])
-            if why is None or _uuids([ledger]) & _uuids(given_ledgers(live, mirror)):
+            if why is None or _uuids([ledger]) & _uuids(live_ones):
                 continue
             try:
                 check_not_alive(ledger, self._mirror.now_ms())
@@ -636,14 +643,16 @@ def _put_again(live: ManagedLedgerInfo, copies: Sequence[LedgerRecord]) -> Manag
     return with_copies(live, copies, 0).info
 
 
+def _brokers_record(recorded: DriverMetadata, policies: EffectivePolicies) -> DriverMetadata:
+    assert policies.driver is not None
+    return broker_record(recorded, policies.driver)
+
+
 def _as_brokers_do(ledger: LedgerRecord, policies: EffectivePolicies) -> LedgerRecord:
     """A ledger of a mirror with its copy as a broker records one, what a filter did to it, and what it replaces."""
     context = ledger.context
     assert context is not None
     assert context.driver is not None
-    assert policies.driver is not None
-    filtered = context.driver.get(FILTER_PROPERTY)
-    driver = broker_record(context.driver, policies.driver)
-    if filtered is not None:
-        driver = driver.with_property(FILTER_PROPERTY, filtered)
+    driver = _brokers_record(context.driver, policies)
+    driver = driver.with_property(FILTER_PROPERTY, context.driver.get(FILTER_PROPERTY))
     return with_replaced(replace(ledger, context=replace(context, driver=driver)), replaced_of(ledger))

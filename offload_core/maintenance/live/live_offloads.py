@@ -326,8 +326,7 @@ class LiveTopicOffloads:
     def _check(self, policies: EffectivePolicies) -> None:
         """Refuse policies by which brokers could not read what is offloaded."""
         assert policies.driver is not None
-        self._copies.check_filter()
-        chosen = self._mirror.filter_of(self.name)
+        chosen = self._copies.readable_filter()
         with self._offloads().tiers_of(self.name, to_write=True) as tiers:
             broker_record(tier_record(tiers.current), policies.driver)
         if chosen.name != "disabled" and self._mirror.snapshots.read(self.name) is None:

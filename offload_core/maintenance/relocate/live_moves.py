@@ -12,7 +12,8 @@ from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import CopyForm, LedgerRecord, ManagedLedgerInfo, replaced_of
 from offload_core.metadata.records.live_changes import is_own, own_ledgers
 from offload_core.storage.tier import Tier
-from offload_hooks.errors import OptionError
+
+_NO_SEGMENTS = "brokers do not read segments"
 
 
 def plan_live_topic(
@@ -46,8 +47,9 @@ def _plan(copies: LiveCopies, wanted: Wanted, target: Tier) -> TopicPlan:
     live, mirror = copies.read_info(), copies.read_mirror()
     plan = plan_topic(copies.topic, _of_live(live, mirror), wanted)
     moves, left = list[Move](), list(plan.left)
+    unreadable = {each: _why_not(each, copies, target) for each in {move.format for move in plan.moves}}
     for move in plan.moves:
-        why = _why_not(move, copies, target)
+        why = unreadable[move.format] if move.form is CopyForm.LEDGER else _NO_SEGMENTS
         if why is None:
             moves.append(move)
         else:
@@ -55,14 +57,11 @@ def _plan(copies: LiveCopies, wanted: Wanted, target: Tier) -> TopicPlan:
     return replace(plan, moves=tuple(moves), left=tuple(left))
 
 
-def _why_not(move: Move, copies: LiveCopies, target: Tier) -> str | None:
-    """Why a topic's brokers could not read what a move makes; None if they can."""
-    if move.form is not CopyForm.LEDGER or move.format is ObjectFormat.STREAMING:
-        return "brokers do not read segments"
-    try:
-        return copies.why_unreadable(tier_record(target, move.format), copies.policies())
-    except OptionError as error:  # the policies name no tier
-        return str(error)
+def _why_not(format_: ObjectFormat, copies: LiveCopies, target: Tier) -> str | None:
+    """Why a topic's brokers could not read copies in this format; None if they can."""
+    if format_ is ObjectFormat.STREAMING:
+        return _NO_SEGMENTS
+    return copies.why_unreadable(tier_record(target, format_))
 
 
 def _of_live(live: ManagedLedgerInfo, mirror: ManagedLedgerInfo) -> ManagedLedgerInfo:

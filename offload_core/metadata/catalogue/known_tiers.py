@@ -74,14 +74,13 @@ def broker_record(recorded: DriverMetadata, driver: str) -> DriverMetadata:
         return DriverMetadata(name=driver, properties=((_BASE_PATH, base_path),))
     location, bucket = recorded.get(_LOCATION) or "", recorded.get("bucket")
     known = _PROVIDERS.get(recorded.name.lower(), recorded.name)
-    is_of_kind = provider is not None and _kind(provider) == _kind(known)
-    if not is_of_kind or bucket is None or urlsplit(location).path.strip("/"):
+    is_bucket = bucket is not None and not urlsplit(location).path.strip("/")
+    if provider is None or _kind(provider) != _kind(known) or not is_bucket:
         raise OptionError(
             "brokers cannot read what is offloaded to this tier",
             expected=f"{MAPFILE_DRIVER}, or a bucket without a prefix by one of {', '.join(_PROVIDERS)}",
             found=f"{driver}: {recorded.name} at {location}",
         )
-    assert provider is not None
     properties = [
         (name, value) for name, value in place_of(recorded).properties if name not in (_LOCATION, _DRIVER)
     ]

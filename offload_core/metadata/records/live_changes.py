@@ -222,8 +222,8 @@ def _without(ledger: LedgerRecord, copy: LedgerRecord) -> LedgerRecord | None:
     context = ledger.context
     if context is None or context.uuid not in copy.copy_uuids:
         return None
-    for old in replaced_of(copy)[:1]:
-        return replace(ledger, context=replace(context, uuid=old.uuid, driver=old.driver))
+    if olds := replaced_of(copy):
+        return replace(ledger, context=replace(context, uuid=olds[0].uuid, driver=olds[0].driver))
     return replace(ledger, context=None) if ledger.has_hot_copy else None
 
 

@@ -415,7 +415,9 @@ def _switched(
     remembered = (*replaced_of(ledger), *old)
     if copy.segment is not None:
         shares = [
-            _moved(share, copy, _filter_record(filter_record, share.filter_record), now_ms)
+            _moved(
+                share, copy, share.filter_record if filter_record is None else filter_record or None, now_ms
+            )
             if share.uuid == copy.segment
             else _with_own_place(share, context)
             for share in context.segments
@@ -449,10 +451,6 @@ def _switched(
             segments=(share.with_filter_record(record),),
         )
     return with_replaced(replace(ledger, context=switched), remembered)
-
-
-def _filter_record(new: str | None, old: str | None) -> str | None:
-    return old if new is None else new or None
 
 
 def _with_own_place(share: OffloadSegment, context: OffloadContext) -> OffloadSegment:
