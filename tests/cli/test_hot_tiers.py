@@ -70,8 +70,55 @@ def test_ls_shows_hot_and_cold_side_by_side(offload, switched, both):
     assert " hot " not in offload("ls", both[0], "--records", switched.records).out
 
 
-def test_ls_of_a_hot_tier_needs_records(offload, both):
-    done = offload("ls", both[0], "--hot", both[-1])
+def test_history_tells_since_when_ledgers_are_hot_and_what_they_have(offload, switched, both):
+    events = offload("history", both[0], TOPIC, *both[1:], "--json").json["events"]
+    hot = [each for each in events if each["source"] == "hot"]
+    records = {each.ledger_id: each for each in switched.topic.read_info().in_order if each.has_hot_copy}
+    assert [(each["ledger"], each["what"]) for each in hot] == [(each, "opened") for each in records]
+    assert all(each["at"] is not None for each in hot)
+    size = sum(len(payload) for _, payload in switched.entries[-7:])
+    assert hot[-1]["detail"] == f"hot: 7 entries, {size:,} bytes so far"
+    assert not any(each["detail"].endswith("so far") for each in hot[:-1])
+
+
+def test_history_tells_that_a_ledger_is_not_where_its_record_has_it(offload, switched, both):
+    switched.topic.roll()
+    lost = [each.ledger_id for each in switched.topic.read_info().in_order if each.has_hot_copy][-1]
+    switched.environment.hot.store.delete(lost)
+    events = offload("history", both[0], TOPIC, *both[1:], "--json").json["events"]
+    (told,) = (each for each in events if each["source"] == "hot" and each["ledger"] == lost)
+    assert (told["what"], told["at"]) == ("hot-missing", None)
+    assert told["detail"]
+
+
+def test_cost_shows_what_a_scan_reads_of_both(offload, switched, both):
+    told = offload("cost", *both, "--json").json["scan"]
+    size = sum(len(payload) for _, payload in switched.entries[-7:])
+    assert told["hot_bytes_by_topic"] == {TOPIC: size}
+    cold = offload("cost", *both[:-2], "--json").json["scan"]
+    assert cold["hot_bytes_by_topic"] == {}
+    assert told["reading"] == cold["reading"]
+    assert "in the hot tier, " in offload("cost", *both).out
+
+
+def test_cost_knows_a_topic_that_is_hot_only(offload, both, tmp_path):
+    for path in (tmp_path / "cold").iterdir():
+        if path.is_file():
+            path.unlink()
+    done = offload("cost", *both, "-t", TOPIC, "--json")
+    assert (done.code, sum(done.json["scan"]["hot_bytes_by_topic"].values()) > 0) == (0, True)
+    assert offload("cost", *both, "-t", "acme/n/none").code == 2
+
+
+def test_cost_of_a_hot_tier_without_a_scan_is_wrong_use(offload, both):
+    done = offload("cost", *both, "--no-scan")
+    assert (done.code, "read by a scan" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("command", [("ls",), ("history", TOPIC), ("cost",)])
+def test_a_hot_tier_needs_records(offload, both, command):
+    name, *more = command
+    done = offload(name, both[0], *more, "--hot", both[-1])
     assert (done.code, "named by records" in done.err) == (2, True)
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from offload_core.interfaces.cli.command_options import (
     AsJson,
+    Hot,
     Prefix,
     RecordOptions,
     TierOptions,
@@ -80,16 +81,21 @@ def cost(
         ),
     ] = None,
     prefix: Prefix = "",
+    hot: Hot = None,
     as_json: AsJson = False,
 ) -> None:
     """Show requests, bytes and money: of what is stored, of a full scan before it runs, of a move.
 
-    Nothing is written, and of what is stored only indexes are read.
+    Nothing is written, and of what is stored only indexes are read. With --hot the scan is one of both tiers.
     """
+    if hot is not None:
+        records.require("the ledgers of a hot tier are named by records")
+        if not scan:
+            raise OptionError("a hot tier is read by a scan only", expected="--hot without --no-scan")
     rates = _rates(prices, storage_class)
     other = _compared(prices, compare, compare_class, merge)
     merge_bytes = None if merge is None else parse_size(merge)
-    with where.open() as tier, err.status("reading objects") as status:
+    with where.open(hot) as tier, err.status("reading objects") as status:
         stored = survey_stored(
             tier.store,
             classes=[
@@ -103,9 +109,10 @@ def cost(
         seen = FoundTopics.of_names(topic)
         for name, _, _ in stored:
             seen.note(TopicName(name))
-        seen.require_all(tier.store)
+        if hot is None:
+            seen.require_all(tier.store)
         estimate = None
-        if scan and stored:
+        if scan and (stored or hot is not None):
             status.update("planning a scan")
             isolation: Isolation = "uncommitted" if uncommitted else "committed"
             asked = ScanOptions(
@@ -117,6 +124,9 @@ def cost(
                 records_options=records.given() or None,
             )
             estimate = explain_scan(tier, topic or (), asked)
+            for name in estimate.hot_bytes_by_topic:
+                seen.note(TopicName(name))
+            seen.require_all(tier.store)
         here = None if rates is None else rates.of(largest_class(stored))
         there: Tariff | None = None
         saving: Saving | None = None
@@ -327,6 +337,9 @@ def _scan_table(scan: ScanEstimate, tariff: Tariff | None, leaves: bool) -> Tabl
             size(requests.read_bytes),
             *money,
         )
+    for topic, hot_bytes in sorted(scan.hot_bytes_by_topic.items()):
+        name = topic.removeprefix("persistent://")
+        table.add_row(cell(f"in the hot tier, {name}"), "", "", "", size(hot_bytes))
     return table
 
 
@@ -413,6 +426,7 @@ def _scan_to_json(scan: ScanEstimate, tariff: Tariff | None, leaves: bool) -> di
         "transactions": fields_of(scan.transactions),
         "total": fields_of(scan.total),
         "by_topic": {topic: fields_of(requests) for topic, requests in scan.by_topic.items()},
+        "hot_bytes_by_topic": dict(scan.hot_bytes_by_topic),
     }
 
 

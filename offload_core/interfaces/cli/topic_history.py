@@ -1,4 +1,4 @@
-"""`offload history`: the life of a topic's ledgers, from records, objects and audit logs."""
+"""`offload history`: the life of a topic's ledgers, from records, objects, a hot tier and audit logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from offload_core.interfaces.cli.command_options import AsJson, Prefix, RecordOptions, TierOptions, command
+from offload_core.interfaces.cli.command_options import (
+    AsJson,
+    Hot,
+    Prefix,
+    RecordOptions,
+    TierOptions,
+    command,
+)
 from offload_core.interfaces.cli.terminal import cell, count_bar, out, print_streamed, table_of, warn
 from offload_core.maintenance.inventory.ledger_history import Event, history_of
 from offload_core.metadata.catalogue import TierReader, TopicName, parse_topic
@@ -32,13 +39,17 @@ def history(
     ] = None,
     ledger: Annotated[int | None, typer.Option(help="Only this ledger.")] = None,
     prefix: Prefix = "",
+    hot: Hot = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the life of a topic's ledgers in order of time: closed, tried, offloaded, replaced, deleted.
 
-    The tier is listed for all attempts; records and audit logs tell what happened to them, and to the hot copies.
+    The tier is listed for all attempts; records and audit logs tell what happened to them, and to the hot copies; with
+    --hot the hot tier, since when it has them.
     """
-    with where.open() as tier:
+    if hot is not None:
+        records.require("the ledgers of a hot tier are named by records")
+    with where.open(hot) as tier:
         name = parse_topic(topic)
         recorded = _recorded(tier, records, name)
         audits = list(chain.from_iterable(read_audit_log(each, wrong=_warn_of) for each in audit_log or ()))
@@ -89,7 +100,8 @@ def _events(
         strays = [
             each for each in survey.strays() if each.managed_ledger is not None or each.key.uuid in uuids
         ]
-    return history_of(managed_ledger_of_topic(name), found, recorded, audits, strays)
+    open_hot = None if tier.store.hot is None else tier.store.hot.open
+    return history_of(managed_ledger_of_topic(name), found, recorded, audits, strays, open_hot=open_hot)
 
 
 def _uuids(recorded: Sequence[LedgerRecord]) -> Iterator[object]:

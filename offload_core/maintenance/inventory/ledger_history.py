@@ -1,25 +1,29 @@
 """The life of a topic's ledgers, put together from records, objects and audit logs, in the order of time.
 
-A record has the present state and its times; an object, when it was written and whether it is whole; an audit log,
-changes and deletions with their reasons. Events without a time come last.
+A record has the present state and its times; an object, when it was written and whether it is whole; a hot tier, when a
+ledger was created and what it has; an audit log, changes and deletions with their reasons. Events without a time come
+last.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from uuid import UUID
 
 from offload_core.format.codec.index import LedgerIndex
 from offload_core.format.codec.ledger_metadata import LedgerMetadata
-from offload_core.metadata.catalogue import Ledger, StoredObject
+from offload_core.metadata.catalogue import Ledger, StoredObject, concurrently
 from offload_core.metadata.catalogue.known_tiers import place_text
 from offload_core.metadata.records import DriverMetadata, LedgerRecord, OffloadSegment
 from offload_core.metadata.records.filter_record import recorded_filter
 from offload_core.writing.audit import AuditLine
-from offload_hooks.errors import FormatError
+from offload_hooks.errors import FormatError, UnknownLedgerError
+from offload_hooks.ledger_stores import LedgerReader
 
 
 class Happened(enum.Enum):
@@ -36,6 +40,8 @@ class Happened(enum.Enum):
     UNFINISHED = "unfinished"
     """The record names an attempt that is not complete, or has failed."""
     HOT_DELETED = "hot-deleted"
+    HOT_MISSING = "hot-missing"
+    """The hot tier does not have a ledger that it should have by the record, or cannot read it."""
     COLD_DELETED = "cold-deleted"
     CHANGED = "changed"
     """Another line of an audit log, such as a replaced copy."""
@@ -50,7 +56,7 @@ class Event:
         ledger_id: None if it is about none, or about several.
         uuid: of the attempt.
         detail: in words.
-        source: `record`, `object` or `audit`.
+        source: `record`, `object`, `hot` or `audit`.
     """
 
     at: datetime | None
@@ -67,6 +73,8 @@ def history_of(
     records: Sequence[LedgerRecord] = (),
     audits: Iterable[AuditLine] = (),
     strays: Iterable[StoredObject] = (),
+    *,
+    open_hot: Callable[[int], LedgerReader] | None = None,
 ) -> list[Event]:
     """Return the events of a managed ledger, in the order of time.
 
@@ -76,11 +84,17 @@ def history_of(
         records: its ledgers' records.
         audits: lines of audit logs, also of others.
         strays: its objects whose ledgers are not known.
+        open_hot: opens a ledger of the hot tier by its id; None to ask for none.
+
+    Raises:
+        StoreError: of the hot tier.
     """
     events = [event for ledger in ledgers for event in _of_objects(ledger)]
     events += [_written(None, stored, "") for stored in strays]
     events += [event for record in records for event in _of_record(record)]
     known = {event.uuid for event in events if event.uuid is not None}
+    if open_hot is not None:
+        events += concurrently(partial(_of_hot, open_hot), [each for each in records if each.has_hot_copy])
     logged = [event for line in audits for event in _of_audit(line, name, known)]
     logged_ids = {event.ledger_id for event in logged if event.what is Happened.HOT_DELETED}
     events = [
@@ -199,6 +213,24 @@ def _place(driver: DriverMetadata | None, ledger_id: int) -> str:
         "" if filtered is None else f"; {filtered.name} dropped {filtered.total_dropped.entries:,} entries"
     )
     return f"{place_text(driver)}{dropped}"
+
+
+# --- a hot tier --------------------------------------------------------------------------------
+
+
+def _of_hot(open_ledger: Callable[[int], LedgerReader], record: LedgerRecord) -> Event:
+    try:
+        with closing(open_ledger(record.ledger_id)) as reader:
+            status = reader.status()
+    except (UnknownLedgerError, FormatError) as error:
+        what, at_ms, detail = Happened.HOT_MISSING, None, str(error)
+    else:
+        what, at_ms = Happened.OPENED, status.created_at_ms
+        so_far = "" if status.sealed else " so far"
+        detail = f"hot: {status.entry_count:,} entries, {status.size_bytes:,} bytes{so_far}"
+    return Event(
+        at=_time(at_ms), ledger_id=record.ledger_id, what=what, uuid=None, detail=detail, source="hot"
+    )
 
 
 # --- audit logs --------------------------------------------------------------------------------

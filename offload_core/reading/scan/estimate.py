@@ -35,6 +35,7 @@ class ScanEstimate:
         transactions: about the most that the process that plans, such as Spark's driver, reads besides: the ends of
             topics, to find transactions that are open. Less where the last minutes of a topic have fewer bytes. A scan
             that is iterated over here asks for it in topics that have transactions only.
+        hot_bytes_by_topic: about what is read from a hot tier besides, in bytes, by topic.
         ends_early: reading stops where a range of times ends, so that less may be asked for.
     """
 
@@ -43,6 +44,7 @@ class ScanEstimate:
     reading: Requests
     by_topic: Mapping[str, Requests]
     transactions: Requests
+    hot_bytes_by_topic: Mapping[str, int]
     ends_early: bool
 
     @property
@@ -76,14 +78,18 @@ def _estimate(scan: Scan, planning: Requests) -> ScanEstimate:
     heads = [head for task in scan.planned for head in _heads(scan, task)]
     expected = concurrently(lambda each: _expected(scan, *each), list(zip(planned, heads, strict=True)))
     by_topic: dict[str, Requests] = {}
+    hot_bytes_by_topic: dict[str, int] = {}
     for each, takes in zip(planned, expected, strict=True):
         by_topic[each.label] = by_topic.get(each.label, Requests()) + takes.reading
+        if isinstance(each, ScanExtent) and each.hot is not None:
+            hot_bytes_by_topic[each.label] = hot_bytes_by_topic.get(each.label, 0) + each.data_bytes
     return ScanEstimate(
         partitions=len(scan.planned),
         planning=planning,
         reading=_sum(by_topic.values()),
         by_topic=by_topic,
         transactions=Requests() if scan.cuts is None else _ends_of_topics(scan.tier, scan.cuts),
+        hot_bytes_by_topic=hot_bytes_by_topic,
         ends_early=any(each.ends_by_time for each in planned),
     )
 
