@@ -15,8 +15,6 @@ from offload_core.storage.tier.registry import make_ledger_store
 from offload_hooks.testing.ledger_cases.base import all_of
 from pulsar_offload import open_tier, scan
 
-ROOT = "/pulsar"
-
 
 @pytest.fixture(scope="module")
 def live(zookeeper_broker, versitygw):
@@ -25,8 +23,8 @@ def live(zookeeper_broker, versitygw):
 
 
 @pytest.fixture
-def store(zookeeper, zookeeper_broker):
-    options = {"url": f"{zookeeper.endpoint}{ROOT}", "admin_url": zookeeper_broker.endpoint}
+def store(records, zookeeper_broker):
+    options = {"url": records, "admin_url": zookeeper_broker.endpoint}
     with closing(make_ledger_store("bookkeeper", options)) as store:
         yield store
 

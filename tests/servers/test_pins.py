@@ -14,7 +14,7 @@ from servers.once import BuildError
 PINS = Path(install.__file__).parent
 JARS = [
     PINS / "hdfs" / "jars.sha256",
-    PINS / "pulsar" / "jars.sha256",
+    *sorted((PINS / "pulsar").glob("jars-*.sha256")),
     PINS.parents[1] / "java" / "jars.sha256",
 ]
 

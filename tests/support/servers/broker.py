@@ -58,6 +58,7 @@ class Broker(Server):
         topic_policies: whether topics have policies of their own, which are in system topics.
         entry_metadata: whether it puts a timestamp and an index before each entry, and shows them to clients.
         metadata_url: where its metadata is, such as `zk:host:port/root`; in a folder of its own if not given.
+        version: of Pulsar.
     """
 
     name = "broker"
@@ -78,6 +79,7 @@ class Broker(Server):
         topic_policies: bool = False,
         entry_metadata: bool = False,
         metadata_url: str | None = None,
+        version: str = install.PULSAR,
     ) -> None:
         super().__init__()
         self._s3 = s3
@@ -88,6 +90,7 @@ class Broker(Server):
         self._system_topics = str(transactions or topic_policies).lower()
         self._entry_metadata = entry_metadata
         self._metadata_url = metadata_url
+        self._version = version
 
     def start(self, folder: Path) -> Broker:
         self.service_port, self.bookie_port, self.bookie_web_port = free_port(), free_port(), free_port()
@@ -98,7 +101,7 @@ class Broker(Server):
         return "test"
 
     def command(self) -> list[str]:
-        java, installed = install.broker()
+        java, installed = install.broker(self._version)
         self._offloaders = installed / "offloaders"
         self.folder.mkdir(parents=True, exist_ok=True)
         self._conf.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))

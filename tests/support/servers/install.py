@@ -1,7 +1,7 @@
 """Install the pinned servers into `.servers/`: `PYTHONPATH=tests/support python -m servers.install` does them all.
 
 What is taken from a registry has the checksum that is checked in here: Go's modules by `go.sum`, packages of npm by a
-lock file (their scripts are not run), jars by a file `jars.sha256`, wheels by hashes. Maven's
+lock file (their scripts are not run), jars by a file `jars*.sha256`, wheels by hashes. Maven's
 own plugins are taken by the checksums that the repository names for them.
 """
 
@@ -24,6 +24,7 @@ AZURITE = "3.35.0"  # also in azure/package.json
 HADOOP = "3.4.2"  # also in hdfs/pom.xml
 CHROMIUM = "chromium-headless-shell"  # Debian's newest: its archive keeps no older ones
 PULSAR = "4.0.8"  # also in pulsar/pom.xml and tests/java/pom.xml
+OLDER_PULSAR = "3.3.6"  # of 3.0 no whole distribution is in the registry
 GRPCIO_TOOLS = "1.71.2"
 OTHER_SPARKS = ("3.5.9", "4.0.4", "4.1.4", "4.2.1")  # the suite's own is in constraints.txt
 
@@ -62,28 +63,29 @@ def azurite() -> tuple[Path, Path]:
 def minihdfs() -> tuple[Path, Path]:
     """The program `java`, and the folder with the jars of Hadoop's mini cluster."""
 
+    pinned = _HDFS_POM.with_name("jars.sha256")
+
     def build(folder: Path, run: Run) -> None:
-        _copy_dependencies("hdfs", _HDFS_POM, folder, run)
+        _copy_dependencies("hdfs", _HDFS_POM, pinned, folder, run)
 
-    made_of = digest(_HDFS_POM, _HDFS_POM.with_name("jars.sha256"))
-    return java("hdfs"), built_once(f"hadoop-{HADOOP}-{made_of}", build)
+    return java("hdfs"), built_once(f"hadoop-{HADOOP}-{digest(_HDFS_POM, pinned)}", build)
 
 
-def broker() -> tuple[Path, Path]:
+def broker(version: str = PULSAR) -> tuple[Path, Path]:
     """The program `java`, and a folder with a broker's jars in `lib` and its offloaders in `offloaders`."""
+    pinned = _PULSAR_POM.with_name(f"jars-{version}.sha256")
 
     def build(folder: Path, run: Run) -> None:
-        _copy_dependencies("broker", _PULSAR_POM, folder, run)
+        _copy_dependencies("broker", _PULSAR_POM, pinned, folder, run, f"-Dpulsar={version}")
         (archive,) = folder.glob("pulsar-server-distribution-*.tar.gz")
         place = ["-C", str(folder), "--strip-components=1"]
-        run(["tar", "-xzf", str(archive), *place, f"apache-pulsar-{PULSAR}/lib"], {})
+        run(["tar", "-xzf", str(archive), *place, f"apache-pulsar-{version}/lib"], {})
         archive.unlink()
         (folder / "offloaders").mkdir()
         for jar in folder.glob("tiered-storage-*.jar"):
             jar.rename(folder / "offloaders" / f"{jar.stem}.nar")
 
-    made_of = digest(_PULSAR_POM, _PULSAR_POM.with_name("jars.sha256"))
-    return java("broker"), built_once(f"pulsar-{PULSAR}-{made_of}", build)
+    return java("broker"), built_once(f"pulsar-{version}-{digest(_PULSAR_POM, pinned)}", build)
 
 
 def oracle() -> tuple[Path, str]:
@@ -220,11 +222,11 @@ def _go_program(part: str, name: str, version: str, package: str, source: str) -
     return built_once(f"{name}-{version}-{made_of}", build) / name
 
 
-def _copy_dependencies(part: str, pom: Path, folder: Path, run: Run) -> None:
-    """Have Maven copy what `pom` lists into `folder`: just the files of `jars.sha256` beside it."""
-    options = [*_MAVEN, "-f", str(pom), f"-DoutputDirectory={folder}"]
+def _copy_dependencies(part: str, pom: Path, pinned: Path, folder: Path, run: Run, *properties: str) -> None:
+    """Have Maven copy what `pom` lists with these properties into `folder`: just the files that are pinned."""
+    options = [*_MAVEN, "-f", str(pom), f"-DoutputDirectory={folder}", *properties]
     run([str(maven(part)), *options, "dependency:copy-dependencies"], {})
-    check_files(folder, pom.with_name("jars.sha256"))
+    check_files(folder, pinned)
 
 
 def check_files(folder: Path, pinned: Path) -> None:
