@@ -57,6 +57,7 @@ _GROUPS = {
     "airflow": "airflow",
     "test_code_blocks": "spark",
     "test_soak": "waits",
+    "test_live_soak": "live-soak",
     "versitygw": "",
     "sftp_server": "",
     "chromium": "",

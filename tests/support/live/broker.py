@@ -80,6 +80,19 @@ class PulsarAdmin:
         """Set where topics are offloaded to and read from once they are loaded the next time."""
         self._ask("POST", f"/namespaces/{namespace}/offloadPolicies", dict(offload))
 
+    def set_persistence(self, namespace: str, quorum: int) -> None:
+        """Have each entry of new ledgers on so many bookies, and acknowledged by all of them."""
+        self._ask(
+            "POST",
+            f"/namespaces/{namespace}/persistence",
+            {
+                "bookkeeperEnsemble": quorum,
+                "bookkeeperWriteQuorum": quorum,
+                "bookkeeperAckQuorum": quorum,
+                "managedLedgerMaxMarkDeleteRate": 0.0,
+            },
+        )
+
     def deduplicate(self, namespace: str) -> None:
         """Have a message that a producer sends again kept once, in topics that are loaded from now on."""
         self._ask("POST", f"/namespaces/{namespace}/deduplication", True)

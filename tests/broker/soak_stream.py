@@ -1,0 +1,62 @@
+"""The job of `test_live_soak`: follows a topic on executors of its own, and keeps the rows of each batch in a file.
+
+`python soak_stream.py FOLDER` reads the options of the source from `FOLDER/options.json`, and ends when there is a file
+`FOLDER/stop`.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession, functions
+
+FOLDER = Path(sys.argv[1])
+NAME_BYTES = 11
+"""Each value begins with its name, of so many bytes."""
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+
+def keep(batch, number):
+    """Store a batch, again if it is given again: each number is one file."""
+    table = batch.toArrow()
+    path = FOLDER / "rows" / f"{number:08}.parquet"
+    pq.write_table(table, path.with_suffix(".new"))
+    path.with_suffix(".new").rename(path)
+
+
+def main():
+    """See the module."""
+    spark = (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.deploy.maxExecutorRetries", "-1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.log.level", "WARN")
+        .getOrCreate()
+    )
+    (FOLDER / "rows").mkdir(exist_ok=True)
+    reader = spark.readStream.format("pulsar_offload").options(
+        **json.loads((FOLDER / "options.json").read_text())
+    )
+    name = functions.substring("value", 1, NAME_BYTES).alias("name")
+    query = (
+        reader.load()
+        .select("__ledgerId", "__entryId", "__batchIndex", name)
+        .writeStream.foreachBatch(keep)
+        .option("checkpointLocation", str(FOLDER / "checkpoint"))
+        .trigger(processingTime="2 seconds")
+        .start()
+    )
+    while not (FOLDER / "stop").exists():
+        query.awaitTermination(1)
+    query.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
