@@ -36,6 +36,7 @@ SUITES = (
     "broker",
     "bookkeeper",
     "export",
+    "freshness",
     "schemas",
     "hot",
     "offload",
