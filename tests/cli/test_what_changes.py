@@ -64,7 +64,7 @@ KINDS = {
         Kind.LOOKS,
     ),
     **dict.fromkeys(
-        ["export", "doctor", "serve", "plugins new", "schemas pull", "topics offload"], Kind.ADDS
+        ["export", "doctor", "serve", "own", "plugins new", "schemas pull", "topics offload"], Kind.ADDS
     ),
     **dict.fromkeys(
         [

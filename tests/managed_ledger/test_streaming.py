@@ -63,6 +63,21 @@ def test_a_segment_closes_by_age_also_on_an_idle_topic(topic, clock):
     assert topic.cold_entries() == topic.added
 
 
+def test_ages_count_over_openings(topic, clock):
+    """A topic that is opened for a moment, again and again, has its segments closed all the same."""
+    for _ in range(3):
+        topic.ledger.set_streaming(SETTINGS)
+        topic.add(1)
+        topic.run()
+        assert topic.cold_entries() == []
+        topic.ledger.close()
+        clock.pass_s(25)
+        topic.open()
+    topic.ledger.set_streaming(SETTINGS)
+    topic.run()
+    assert topic.cold_entries() == topic.added
+
+
 def test_several_ledgers_lie_in_one_segment(topic):
     topic.ledger.set_streaming(SETTINGS)
     for count in (2, 3, 4):

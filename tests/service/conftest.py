@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+import structlog
 from commands import in_this_process
 from required import need
 from servers import install
@@ -25,7 +26,8 @@ def distribution():
 @pytest.fixture
 def offload(capsys, monkeypatch):
     """Run the command in this process, beside the service: `offload("ls", root)`."""
-    return in_this_process(capsys, monkeypatch)
+    yield in_this_process(capsys, monkeypatch)
+    structlog.reset_defaults()  # a service logs to the standard error that this test had
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`offload serve` as a process of its own, on a free loopback port."""
+"""`offload serve`, or `offload own`, as a process of its own, on a free loopback port."""
 
 from __future__ import annotations
 
@@ -68,12 +68,13 @@ class Service:
     Args:
         settings: TOML, besides where the metadata is.
         certificate: of the service; then it speaks TLS.
+        command: `serve` or `own`, and its own flags.
     """
 
-    def __init__(self, folder, settings="", *, certificate=None):
+    def __init__(self, folder, settings="", *, certificate=None, command=("serve",)):
         self.port = free_port()
         self.metadata = f"sqlite:{folder}/metadata.db"
-        self._folder, self._certificate = folder, certificate
+        self._folder, self._certificate, self._command = folder, certificate, command
         self.config = folder / "offload.toml"
         self.config.write_text(f'[metadata]\nurl = "{self.metadata}"\noptions.create = true\n{settings}')
 
@@ -91,7 +92,7 @@ class Service:
         tls = []
         if self._certificate is not None:
             tls = ["--tls-certificate", str(self._certificate[0]), "--tls-key", str(self._certificate[1])]
-        command = [str(COMMAND), "serve", "--config", str(self.config), "--port", str(self.port), *tls]
+        command = [str(COMMAND), *self._command, "--config", str(self.config), "--port", str(self.port), *tls]
         self._child = Child(command, self._folder / "service.log")
         self._child.wait_until(self._is_up)
         return self

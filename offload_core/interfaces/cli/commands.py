@@ -106,6 +106,11 @@ COMMANDS = (
         "serve", "Answer Pulsar's admin requests for the topics of this service, until SIGTERM or Ctrl-C."
     ),
     _command(
+        "own",
+        "Do the same as the owner of all topics that no other process has open, and keep them by their policies.",
+        module="serve",
+    ),
+    _command(
         "plugins",
         "List the plugins of each kind, their distributions, and which are broken and why; or begin a new driver.",
         is_group=True,

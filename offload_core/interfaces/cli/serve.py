@@ -1,35 +1,60 @@
-"""`offload serve` and `offload config`: the REST service with Pulsar's admin paths, and its settings."""
+"""`offload serve`, `offload own` and `offload config`: the service with Pulsar's admin paths, and its settings."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from offload_core.interfaces.cli.command_options import AsJson, command
+from offload_core.interfaces.cli.command_options import AsJson, OptionGroup, command
 from offload_core.interfaces.cli.configured import ServiceOptions, on_policies
 from offload_core.interfaces.cli.terminal import cell, out
-from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.writing.settings import PolicyStore
 from offload_hooks.errors import MissingExtraError
 from offload_hooks.shown_urls import shown_url
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListeningOptions(OptionGroup):
+    """Where a service listens."""
+
+    host: Annotated[str | None, typer.Option(help="The address; 127.0.0.1 unless it is set.")] = None
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 for any.")] = None
+    tls_certificate: Annotated[Path | None, typer.Option(help="Speak TLS by this certificate.")] = None
+    tls_key: Annotated[Path | None, typer.Option(help="Its key, if that is another file.")] = None
+
+
 @command()
-def serve(
-    service: ServiceOptions,
-    host: Annotated[str | None, typer.Option(help="The address; 127.0.0.1 unless it is set.")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 for any.")] = None,
-    tls_certificate: Annotated[Path | None, typer.Option(help="Speak TLS by this certificate.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its key, if that is another file.")] = None,
-) -> None:
+def serve(service: ServiceOptions, listening: ListeningOptions) -> None:
     """Answer Pulsar's admin requests for the topics of this service, until SIGTERM or Ctrl-C."""
-    flags = {"host": host, "port": port, "tls_certificate": tls_certificate, "tls_key": tls_key}
-    configuration = service.load(service={name: each for name, each in flags.items() if each is not None})
+    _run(service, listening, None)
+
+
+@command()
+def own(
+    service: ServiceOptions,
+    listening: ListeningOptions,
+    take: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="Take this topic from its owner, as one that was killed; may be given again.",
+        ),
+    ] = None,
+) -> None:
+    """Do the same as the owner of all topics that no other process has open, and keep them by their policies."""
+    _run(service, listening, [parse_topic(topic) for topic in take or ()])
+
+
+def _run(service: ServiceOptions, listening: ListeningOptions, take: Collection[TopicName] | None) -> None:
+    flags = {name: each for name, each in asdict(listening).items() if each is not None}
+    configuration = service.load(service=flags)
     try:
         from offload_core.interfaces.service import serve as run
     except ModuleNotFoundError as error:
@@ -38,7 +63,7 @@ def serve(
             found=error.name,
             hint="Run: pip install 'pulsar-offload[serve]'.",
         ) from error
-    run(configuration)
+    run(configuration, take)
 
 
 @command()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client import CollectorRegistry, Counter, Summary
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-_LABELS = ("namespace", "topic")
+TOPIC_LABELS = ("namespace", "topic")
 _DELETION_STATUSES = ("succeed", "failed")
 RATE_WINDOW_S = 60.0
 """Over how long a rate is taken; a broker's default."""
@@ -29,17 +29,17 @@ class OffloaderMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.monotonic) -> None:
-        def counter(name: str, what: str, labels: tuple[str, ...] = _LABELS) -> Counter:
+        def counter(name: str, what: str, labels: tuple[str, ...] = TOPIC_LABELS) -> Counter:
             return Counter(f"brk_ledgeroffloader_{name}", what, labels, registry=registry)
 
         def summary(name: str, what: str) -> Summary:
-            return Summary(f"brk_ledgeroffloader_{name}", what, _LABELS, registry=registry)
+            return Summary(f"brk_ledgeroffloader_{name}", what, TOPIC_LABELS, registry=registry)
 
         self._offload_error = counter("offload_error", "Failed offloads of ledgers")
         self._write_error = counter("write_storage_error", "Failed writes to the tier")
         self._read_error = counter("read_offload_error", "Failed reads from the tier")
         self._read_bytes = counter("read_bytes", "Bytes read from the tier")
-        self._deletions = counter("delete_offload_ops", "Deletions of cold copies", (*_LABELS, "status"))
+        self._deletions = counter("delete_offload_ops", "Deletions of cold copies", (*TOPIC_LABELS, "status"))
         self._ledger_latency = summary(
             "read_ledger_latency", "Reads of the hot tier for offloads, microseconds"
         )
@@ -115,15 +115,15 @@ class OffloaderMetrics:
         for topic in gone:
             self._topics.discard(topic)
             for metric in self._by_topic:
-                metric.remove(*_places(topic))
+                metric.remove(*labels_of(topic))
             for status in _DELETION_STATUSES:
-                self._deletions.remove(*_places(topic), status)
+                self._deletions.remove(*labels_of(topic), status)
             self._offload_rate.forget(topic)
             self._read_rate.forget(topic)
 
     def _labels(self, topic: str) -> tuple[str, str]:
         self._topics.add(topic)
-        return _places(topic)
+        return labels_of(topic)
 
     def collect(self) -> Iterator[Metric]:
         """The rates, for the registry."""
@@ -131,9 +131,9 @@ class OffloaderMetrics:
             ("offload_rate", "Bytes offloaded a second", self._offload_rate),
             ("read_offload_rate", "Bytes read from the tier a second", self._read_rate),
         ):
-            family = GaugeMetricFamily(f"brk_ledgeroffloader_{name}", what, labels=_LABELS)
+            family = GaugeMetricFamily(f"brk_ledgeroffloader_{name}", what, labels=TOPIC_LABELS)
             for topic, rate in rates.now():
-                family.add_metric(_places(topic), rate)
+                family.add_metric(labels_of(topic), rate)
             yield family
 
 
@@ -170,6 +170,6 @@ def _forget(seconds: deque[tuple[int, int]], now: int) -> None:
         seconds.popleft()
 
 
-def _places(topic: str) -> tuple[str, str]:
-    """The namespace and the topic, as labels."""
+def labels_of(topic: str) -> tuple[str, str]:
+    """The values of `TOPIC_LABELS` for `persistent://tenant/namespace/topic`."""
     return "/".join(topic.removeprefix("persistent://").split("/")[:2]), topic

@@ -8,15 +8,17 @@ metadata store has no dates, which are left out, as Pulsar leaves out what it do
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
+from offload_core.interfaces.service.owned_topics import OwnedTopics, StreamingMetrics
 from offload_core.metadata.catalogue.policy_places import namespace_of
 from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
@@ -24,6 +26,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords, VersionedInfo
 from offload_core.storage.clock import system_now_ms
 from offload_core.writing.managed_ledger import (
     Environment,
+    OffloadedTopic,
     OffloadStatus,
     TenantThreads,
     TopicOffloads,
@@ -31,9 +34,11 @@ from offload_core.writing.managed_ledger import (
     UpkeepLoop,
     complete_streamed,
     first_unoffloaded,
+    keep_up,
     look_at_transactions,
     no_tier,
     open_environment,
+    owner_of,
     policies_by_name,
     request_completion,
     topic_offloads,
@@ -185,7 +190,7 @@ _LAST_WORDS_S = 1.0
 
 
 class RecordedTopics:
-    """The topics of a service, by their records; offloads run beside the topics' owners.
+    """The topics of a service, by their records; offloads run beside the topics' owners, of which it may be one.
 
     Calls may come from many threads; errors are the metadata store's.
 
@@ -195,6 +200,7 @@ class RecordedTopics:
         policies_of: the policies in force of a managed ledger, by its name.
         threads: how many topics of a tenant are offloaded at a time on request; other tenants have one thread more.
         listed: called with the names of all topics whenever they are listed for upkeep.
+        owned: the topics that are open here; None for none.
     """
 
     def __init__(
@@ -205,14 +211,16 @@ class RecordedTopics:
         *,
         threads: int = 4,
         listed: Callable[[Iterable[str]], None] = lambda _: None,
+        owned: OwnedTopics | None = None,
     ) -> None:
         self._records = records
         self._environment = environment
         self._policies_of = policies_of
         self._listed = listed
+        self._owned = owned
         self._lock = threading.Lock()
         self._offloads: dict[str, TopicOffloads] = {}
-        self._asked: dict[str, Future[None]] = {}
+        self._asked: dict[str, tuple[OffloadedTopic, Future[None]]] = {}
         self._completions: dict[str, OffloadStatus] = {}
         self._pool = TenantThreads(threads, "offload")
 
@@ -221,20 +229,22 @@ class RecordedTopics:
         self._pool.shutdown()
         with self._lock:
             offloads, asked = list(self._offloads.values()), list(self._asked.values())
-        for each in offloads:
+        for each in (*offloads, *(each for each, _ in asked)):
             each.stop_offload()
         for each in offloads:
             each.close()
-        wait(asked, timeout=_LAST_WORDS_S)
+        wait([ended for _, ended in asked], timeout=_LAST_WORDS_S)
 
-    def for_upkeep(self) -> list[TopicOffloads]:
+    def for_upkeep(self) -> list[OffloadedTopic]:
         """Return all topics, for their upkeep; forget topics that are gone."""
         names = self._records.names()
+        if self._owned is not None:
+            self._owned.keep_only(names)
         self._listed(topic_of_managed_ledger(name).full for name in names)
         with self._lock:
-            for gone in self._offloads.keys() - set(names):
+            for gone in (self._offloads.keys() | self._asked.keys()) - set(names):
                 if not self._is_running(gone):
-                    del self._offloads[gone]
+                    self._offloads.pop(gone, None)
                     self._asked.pop(gone, None)
                     self._completions.pop(gone, None)
         return [self._offloads_of(name) for name in names]
@@ -297,9 +307,8 @@ class RecordedTopics:
             if self._is_running(name):
                 raise AttemptError(f"an offload of {topic} is in progress")
             self._completions.pop(name, None)
-            self._asked[name] = self._pool.submit(
-                name.partition("/")[0], partial(_offload, offloads, position)
-            )
+            running = self._pool.submit(name.partition("/")[0], partial(_offload, offloads, position))
+            self._asked[name] = offloads, running
 
     def offload_status(self, topic: TopicName) -> OffloadStatus:
         """The state of the offload that runs, or of the last one that ended; errors as `info`."""
@@ -311,7 +320,11 @@ class RecordedTopics:
                 return OffloadStatus(state="running")
             if is_streamed and name in self._completions:
                 return self._completions[name]
-            return self._offloads[name].offload_status if name in self._offloads else OffloadStatus()
+            known = self._known(name)
+            status = OffloadStatus() if known is None else known.offload_status
+            if status.state == "not run" and name in self._asked:
+                return self._asked[name][0].offload_status  # before the topic was opened, or let go
+            return status
 
     def transactions(self, topic: TopicName) -> TransactionStatus:
         """The state of a topic's transactions by its snapshot and its sealed ledgers, which are read.
@@ -332,7 +345,8 @@ class RecordedTopics:
             if self._environment is None:
                 info = request_completion(self._records, name, timeout_s=_COMPLETION_S)
             else:
-                info = complete_streamed(self._environment, name, policies, _COMPLETION_S)
+                process = None if self._owned is None else self._owned.process
+                info = complete_streamed(self._environment, name, policies, _COMPLETION_S, process=process)
             first, waits_for = first_unoffloaded(info), waits_of(info)
             waiting = {} if waits_for is None else {first.ledger_id: f"waits for {waits_for}"}
             status = OffloadStatus(state="success", first_unoffloaded=first, waiting=waiting)
@@ -355,21 +369,27 @@ class RecordedTopics:
 
     def _is_running(self, name: str) -> bool:
         """True if an offload that was asked for has not ended, or upkeep offloads; the lock is held."""
-        asked = self._asked.get(name)
-        is_asked = asked is not None and not asked.done()
-        return is_asked or (name in self._offloads and self._offloads[name].offload_status.state == "running")
+        asked, known = self._asked.get(name), self._known(name)
+        is_asked = asked is not None and not asked[1].done()
+        return is_asked or (known is not None and known.offload_status.state == "running")
+
+    def _known(self, name: str) -> OffloadedTopic | None:
+        """A topic's offloads, if there were any; the lock is held."""
+        owned = None if self._owned is None else self._owned.get(name)
+        return self._offloads.get(name) if owned is None else owned
 
     def _hot_tier(self) -> Environment:
         if self._environment is None:
             raise OptionError("this service has no hot tier", hint="Set hot_tier.options.path.")
         return self._environment
 
-    def _offloads_of(self, name: str) -> TopicOffloads:
+    def _offloads_of(self, name: str) -> OffloadedTopic:
         environment = self._hot_tier()
         with self._lock:
-            if name not in self._offloads:
-                self._offloads[name] = topic_offloads(environment, name)
-            return self._offloads[name]
+            known = self._known(name)
+            if known is None:
+                known = self._offloads[name] = topic_offloads(environment, name)
+            return known
 
     def _record(self, topic: TopicName) -> VersionedInfo:
         found = self._records.read(managed_ledger_of_topic(topic))
@@ -382,7 +402,7 @@ def _not_found(topic: TopicName) -> UnknownTopicError:
     return UnknownTopicError(f"Topic {topic} not found")
 
 
-def _offload(offloads: TopicOffloads, position: EntryPosition) -> None:
+def _offload(offloads: OffloadedTopic, position: EntryPosition) -> None:
     """Offload in the background; the status has the result."""
     try:
         offloads.offload_prefix(position)
@@ -397,28 +417,50 @@ def _offload(offloads: TopicOffloads, position: EntryPosition) -> None:
 
 @contextmanager
 def open_topics(
-    configuration: Configuration, store: WritableMetadataStore, policies: PolicyStore, stats: OffloaderMetrics
+    configuration: Configuration,
+    store: WritableMetadataStore,
+    policies: PolicyStore,
+    registry: CollectorRegistry,
+    *,
+    stats: OffloaderMetrics,
+    take: Collection[TopicName] | None = None,
 ) -> Iterator[RecordedTopics]:
     """Topics whose records are in a store; with a hot tier they are offloaded by their policies until the block ends.
 
+    Args:
+        registry: what `/metrics` shows.
+        take: topics that are taken from the owner that they have now, beside all that have none; None owns no topic.
+
     Raises:
-        OptionError: a hot tier that cannot be opened by its options. Others: those of the ledger store.
+        UnknownTopicError: a topic to take that there is not.
+        OptionError: a hot tier that cannot be opened by its options, or none, where topics are owned. Others: those of
+            the ledger store.
     """
     records, policies_of = ManagedLedgerRecords(store), policies_by_name(policies)
     service = configuration.service
-    if not configuration.hot_tier.options:
+    if take is None and not configuration.hot_tier.options:
         with closing(RecordedTopics(records, None, policies_of)) as topics:
             yield topics
         return
-    with open_environment(configuration, store, policies, stats=stats) as environment:
+    with ExitStack() as stack:
+        environment = stack.enter_context(open_environment(configuration, store, policies, stats=stats))
+        owned = None
+        if take is not None:
+            names = [managed_ledger_of_topic(topic) for topic in take]
+            marks = {name: owner_of(records.require(name).info) for name in names}
+            owned = stack.enter_context(closing(OwnedTopics(environment, service.owner, marks)))
+            StreamingMetrics(registry, owned.streamed)
         topics = RecordedTopics(
-            records, environment, policies_of, threads=service.offload_threads, listed=stats.keep
+            records, environment, policies_of, threads=service.offload_threads, listed=stats.keep, owned=owned
         )
-        loop = UpkeepLoop(
-            topics.for_upkeep,
-            policies_of,
-            interval_s=service.upkeep_interval_s,
-            threads=service.upkeep_threads,
+        stack.enter_context(
+            UpkeepLoop(
+                topics.for_upkeep,
+                policies_of,
+                interval_s=service.upkeep_interval_s,
+                threads=service.upkeep_threads,
+                keep=keep_up if owned is None else owned.keep,
+            )
         )
-        with loop, closing(topics):  # which stops the offloads of upkeep as well
-            yield topics
+        stack.enter_context(closing(topics))  # which stops the offloads of upkeep as well
+        yield topics

@@ -1,4 +1,4 @@
-"""`offload serve`: bind, open what the configuration names, and answer requests until a signal to stop.
+"""`offload serve` and `own`: bind, open what the configuration names, and answer requests until a signal to stop.
 
 It binds to loopback. Elsewhere it refuses to without tokens.
 
@@ -24,6 +24,7 @@ import ssl
 import sys
 import threading
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Any
 
 import structlog
@@ -37,6 +38,7 @@ from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
 from offload_core.interfaces.service.request_guards import MAX_HEAD_BYTES, is_loopback
 from offload_core.interfaces.service.served_topics import open_topics
 from offload_core.interfaces.service.tokens import Tokens, has_tokens
+from offload_core.metadata.catalogue import TopicName
 from offload_core.writing.settings import Configuration, ServiceSettings, open_policies
 from offload_hooks.errors import OptionError
 from offload_hooks.shown_urls import masked
@@ -268,14 +270,18 @@ _ENDS = (signal.SIGINT, signal.SIGTERM)
 log = structlog.get_logger("offload.admin")
 
 
-def serve(configuration: Configuration) -> None:
+def serve(configuration: Configuration, take: Collection[TopicName] | None = None) -> None:
     """Serve until SIGTERM or Ctrl-C, and end the process by it; requests that are under way are answered.
 
     Offloads that are under way are stopped, and what they wrote is deleted, if that is done in time
     (`service.stop_timeout_s`); else the next offload of the topic begins them anew. A second signal ends the process
     at once.
 
+    Args:
+        take: topics that are owned, see `open_topics`; None owns none.
+
     Raises:
+        UnknownTopicError: a topic to take that there is not.
         OptionError: an address that is not to be had, keys or certificates that are none, no metadata store. Others:
             those of the metadata store.
     """
@@ -296,7 +302,7 @@ def serve(configuration: Configuration) -> None:
     with (
         open_policies(configuration) as (store, policies),
         _bound(service) as listening,
-        open_topics(configuration, store, policies, stats) as topics,
+        open_topics(configuration, store, policies, registry, stats=stats, take=take) as topics,
         live_upkeep(configuration, stats),
     ):
         config = uvicorn.Config(

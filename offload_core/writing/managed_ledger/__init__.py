@@ -15,6 +15,7 @@ from offload_core.writing.managed_ledger.followed_transactions import (
 )
 from offload_core.writing.managed_ledger.ledger_deletion import delete_managed_ledger
 from offload_core.writing.managed_ledger.managed_ledger import ManagedLedger, open_managed_ledger
+from offload_core.writing.managed_ledger.owned_record import owner_of, process_of
 from offload_core.writing.managed_ledger.policy_tiers import PolicyReads, PolicyTiers
 from offload_core.writing.managed_ledger.streaming.completion_requests import request_completion, waits_of
 from offload_core.writing.managed_ledger.streaming.pool import StreamingPool
@@ -32,9 +33,11 @@ from offload_core.writing.managed_ledger.upkeep import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,
     DueLedgers,
+    KeptTopic,
     OffloadedTopic,
     TenantThreads,
     UpkeepLoop,
+    UpkeepRound,
     complete_streamed,
     due_ledgers,
     keep_up,
@@ -48,6 +51,7 @@ __all__ = [
     "EntriesRead",
     "Environment",
     "HotLedgers",
+    "KeptTopic",
     "ManagedLedger",
     "OffloadStatus",
     "OffloadedTopic",
@@ -63,6 +67,7 @@ __all__ = [
     "TransactionStatus",
     "TransactionalTopic",
     "UpkeepLoop",
+    "UpkeepRound",
     "begin_times_ms",
     "complete_streamed",
     "delete_managed_ledger",
@@ -73,7 +78,9 @@ __all__ = [
     "no_tier",
     "open_environment",
     "open_managed_ledger",
+    "owner_of",
     "policies_by_name",
+    "process_of",
     "request_completion",
     "settle_transactions",
     "topic_offloads",

@@ -35,6 +35,7 @@ from offload_core.writing.managed_ledger.ledger_deletion import (
 )
 from offload_core.writing.managed_ledger.owned_record import (
     OwnedRecord,
+    TakesFrom,
     claim_record,
     end_ledger,
     lose_ledger,
@@ -414,6 +415,8 @@ def open_managed_ledger(
     rollover: RolloverPolicy | None = None,
     accept_loss: bool = False,
     only_free: bool = False,
+    takes_from: TakesFrom = lambda _: False,
+    process: str | None = None,
 ) -> ManagedLedger:
     """Open a managed ledger, or create it; from now on no other process can append to it.
 
@@ -424,6 +427,8 @@ def open_managed_ledger(
         accept_loss: where acknowledged entries of the last ledger are damaged, or the ledger is not there, go on
             without them. What lies in complete segments of a ledger that is not there is kept.
         only_free: whether it is left to an owner that has not closed it; such a one may have been killed, too.
+        takes_from: with `only_free`, marks of owners from which it is taken nonetheless.
+        process: the name of this process, with which its mark begins.
 
     Raises:
         UnknownTopicError: there is none, and `create` is false.
@@ -435,7 +440,13 @@ def open_managed_ledger(
         OutcomeUnknownError, StoreError: of the metadata or the hot tier. It has no owner then.
     """
     found = environment.hot.of(name)
-    owned = claim_record(environment.records, name, create, only_free=only_free)
+    owned = claim_record(
+        environment.records,
+        name,
+        create,
+        takes_from=takes_from if only_free else lambda _: True,
+        process=process,
+    )
     try:
         _recover(environment, owned, accept_loss)
         _sweep(environment, owned, found)

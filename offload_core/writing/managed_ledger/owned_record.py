@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from uuid import uuid4
@@ -43,10 +43,14 @@ from offload_hooks.errors import (
 from offload_hooks.ledger_stores import LedgerStatus
 
 OWNER_PROPERTY = "pulsar-offload.owner"
-"""The owner of the managed ledger: a mark that no two owners share. Pulsar keeps properties that it does not know."""
+"""The owner of the managed ledger: a mark that no two owners share, after the name of its process and a slash, if that
+has one. Pulsar keeps properties that it does not know."""
 
 DELETION_PROPERTY = "pulsar-offload.deletion"
 """Mark of a topic that is being deleted, by this deletion."""
+
+TakesFrom = Callable[[str], bool]
+"""True for the mark of an owner that a managed ledger is taken from."""
 
 _NOWHERE = EntryPosition(-1, -1)
 """The end of a topic that was terminated without entries; Pulsar's earliest position."""
@@ -65,16 +69,27 @@ def with_property(info: ManagedLedgerInfo, name: str, value: str | None) -> Mana
     return replace(info, properties=tuple((known, given) for known, given in kept if given is not None))
 
 
+def owner_of(info: ManagedLedgerInfo) -> str | None:
+    """The mark of an owner that has not closed it, which may have been killed, too; None if there is none."""
+    return get_property(info, OWNER_PROPERTY)
+
+
+def process_of(mark: str) -> str:
+    """The name of an owner's process; empty if it has none."""
+    return mark.rpartition("/")[0]
+
+
 def claim_ownership(
-    info: ManagedLedgerInfo, owner: str, name: str, *, only_free: bool = False
+    info: ManagedLedgerInfo, owner: str, name: str, takes_from: TakesFrom = lambda _: True
 ) -> ManagedLedgerInfo:
-    """Put an owner's mark in the place of another's; with `only_free` not in the place of one.
+    """Put an owner's mark in the place of another's, if that is one that it is taken from.
 
     Raises:
         TopicDeletedError: the topic is being deleted.
-        OwnershipLostError: it has another owner's mark, and `only_free`.
+        OwnershipLostError: it has the mark of another, which it is not taken from.
     """
-    if only_free and get_property(info, OWNER_PROPERTY) not in (None, owner):
+    found = owner_of(info)
+    if found is not None and found != owner and not takes_from(found):
         raise OwnershipLostError(f"another has the managed ledger {name} open")
     if get_property(info, DELETION_PROPERTY) is not None:
         raise TopicDeletedError(
@@ -256,22 +271,27 @@ class OwnedRecord:
 
 
 def claim_record(
-    records: ManagedLedgerRecords, name: str, create: bool, *, only_free: bool = False
+    records: ManagedLedgerRecords,
+    name: str,
+    create: bool,
+    *,
+    takes_from: TakesFrom = lambda _: True,
+    process: str | None = None,
 ) -> OwnedRecord:
     """Become the owner of a managed ledger, or create it, also in a placeholder's place (`managed_ledger_records`).
 
     Raises:
-        OwnershipLostError: it has another owner's mark, and `only_free`.
+        OwnershipLostError: it has the mark of an owner that it is not taken from.
         UnknownTopicError: there is none, and `create` is false.
         TopicDeletedError: it is being deleted.
         OutcomeUnknownError, StoreError, FormatError: of the metadata; perhaps it has no owner then.
     """
-    owner = uuid4().hex
+    owner = uuid4().hex if process is None else f"{process}/{uuid4().hex}"
 
     def claim(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
         if is_claim(info):
             raise no_record(name)
-        return claim_ownership(info, owner, name, only_free=only_free)
+        return claim_ownership(info, owner, name, takes_from)
 
     for is_last in (*[False] * _CREATIONS, True):
         try:

@@ -196,6 +196,7 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
     is deleted: Pulsar's default keeps entries until they are consumed, and there are no consumers here.
     """
     topic = offloads_of(kept)
+    answers = not isinstance(kept, TransactionalTopic)
     failures: dict[str, OffloadError] = {}
     rolled = False
     trimmed: list[int] = []
@@ -208,6 +209,7 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
     if isinstance(kept, TransactionalTopic):
         with _noted(failures, "transactions"):  # before retention: they are read before they go
             if requests_of(kept.topic.read_info()):  # a request waits for what can be offloaded now
+                answers = True  # one that comes from now on is answered in the next round, after a snapshot
                 kept.snapshot()
             else:
                 kept.snapshot_if_due()
@@ -216,7 +218,7 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
             topic.trim(policies.retention, listener=trimmed.append)
     if isinstance(topic, ManagedLedger):
         with _noted(failures, "streaming"):
-            _stream(topic, policies.offload)
+            _stream(topic, policies.offload, answers=answers)
     with _noted(failures, "offload"):
         due = due_ledgers(topic.read_info(), policies.offload, now_ms)
         skipped = due.skipped
@@ -246,11 +248,17 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
 
 
 def complete_streamed(
-    environment: Environment, name: str, policies: EffectivePolicies, timeout_s: float = DEFAULT_TIMEOUT_S
+    environment: Environment,
+    name: str,
+    policies: EffectivePolicies,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    *,
+    process: str | None = None,
 ) -> ManagedLedgerInfo:
     """Offload all of a streamed topic: by its owner, or here, if it has none; the record as it is then.
 
-    It is opened here only while it has no owner: no owner loses it by that. One that was killed counts as an owner.
+    It is opened here, by the name of this process, only while it has no owner: no owner loses it by that. One that was
+    killed counts as an owner.
 
     Raises: as `request_completion`, but that it has no owner; or as `open_managed_ledger`.
     """
@@ -259,7 +267,7 @@ def complete_streamed(
     except OptionError:
         pass  # it has no owner
     try:
-        topic = open_managed_ledger(environment, name, create=False, only_free=True)
+        topic = open_managed_ledger(environment, name, create=False, only_free=True, process=process)
     except OwnershipLostError:  # opened by another just now
         return request_completion(environment.records, name, timeout_s=timeout_s)
 
@@ -284,13 +292,14 @@ def _streaming_settings(policies: EffectivePolicies) -> StreamingSettings | None
     )
 
 
-def _stream(topic: ManagedLedger, policies: EffectivePolicies) -> None:
-    """Switch streaming on or off by the policies, and complete the segment if that is requested."""
+def _stream(topic: ManagedLedger, policies: EffectivePolicies, *, answers: bool) -> None:
+    """Switch streaming on or off by the policies, and complete the segment if that is requested and to be answered."""
     settings = _streaming_settings(policies)
     if topic.streaming != settings or topic.has_left_segments:
         topic.set_streaming(settings)
-    with suppress(OffloadStoppedError):  # it goes on, and the request waits for the next round
-        topic.answer_requests(_COMPLETION_S)
+    if answers:
+        with suppress(OffloadStoppedError):  # it goes on, and the request waits for the next round
+            topic.answer_requests(_COMPLETION_S)
 
 
 def _left(due: DueLedgers, offloaded: Sequence[int], why_not: OffloadError) -> Mapping[int, str]:
@@ -397,6 +406,9 @@ _STOP_AGAIN_S = 0.05
 
 _Round = tuple[KeptTopic, "Future[None]"]
 
+Keeper = Callable[[KeptTopic, ResolvedPolicies, int], UpkeepRound]
+"""Does one round, as `keep_up`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepStatus:
@@ -423,6 +435,7 @@ class UpkeepLoop:
         policies_of: the policies in force for a topic, by its managed ledger's name; asked anew for each round.
         interval_s: how long after the begin of all rounds the next ones begin.
         threads: how many topics of a tenant are kept at the same time; those of others have one more.
+        keep: does a round of a topic.
         now_ms: the time, in ms since 1970, UTC.
         uniform: draws a number from between two.
     """
@@ -434,12 +447,14 @@ class UpkeepLoop:
         *,
         interval_s: float = DEFAULT_INTERVAL_S,
         threads: int = 2,
+        keep: Keeper = keep_up,
         now_ms: Callable[[], int] = system_now_ms,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._topics = topics
         self._policies_of = policies_of
         self._interval_s = interval_s
+        self._keep_up = keep
         self._now_ms = now_ms
         self._random = uniform
         self._lock = threading.Lock()
@@ -524,7 +539,7 @@ class UpkeepLoop:
     def _keep(self, topic: KeptTopic) -> None:
         try:
             try:
-                done = keep_up(topic, self._policies_of(topic.name), self._now_ms())
+                done = self._keep_up(topic, self._policies_of(topic.name), self._now_ms())
             except OffloadError as error:
                 done = UpkeepRound(failures={"policies": error})
             self._note(topic.name, done)

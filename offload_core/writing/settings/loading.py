@@ -196,6 +196,8 @@ class ServiceSettings(Section):
         max_requests_per_tenant: how many of a tenant, and how many of a superuser's role.
         request_timeout_s: how long a request may take to come, from when its connection was accepted or the answer
             before it was sent.
+        owner: the name by which `offload own` owns topics; what an earlier process of this name left open, the next one
+            takes.
     """
 
     host: str = "127.0.0.1"
@@ -213,6 +215,7 @@ class ServiceSettings(Section):
     max_requests: Annotated[int, Field(ge=1, le=MAX_REQUESTS)] = MAX_REQUESTS
     max_requests_per_tenant: Annotated[int, Field(ge=1, le=MAX_REQUESTS)] = 8
     request_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 20.0
+    owner: Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")] = "offload-own"
 
 
 class Configuration(Section):

@@ -80,8 +80,8 @@ def _run(words, world, *, finds):
             pass  # the user has one
         case [".venv/bin/python", "-m", "pytest", *_] | [".venv/bin/python", "examples/demo.py"]:
             assert words[1] == "-m" or (ROOT / words[1]).is_file()  # tests/spark/test_examples.py runs it
-        case ["offload", "serve", *arguments]:
-            _serve(arguments, world)
+        case ["offload", "serve" | "own" as command, *arguments]:
+            _serve(command, arguments, world)
         case ["offload", *arguments] if "--follow" in arguments:
             _follow(arguments)
         case ["offload", "export" | "relocate" | "verify", *arguments] if _needs_process(arguments):
@@ -126,11 +126,12 @@ def _check_extras(words):
     assert set(match[1].split(",")) <= set(PROJECT["optional-dependencies"]), what
 
 
-def _serve(arguments, world):
+def _serve(command, arguments, world):
     (world.folder / "empty.toml").touch()
-    command = [str(COMMAND), "serve", *arguments, "--port", str(free_port())]
-    log, env = world.folder / "serve.log", {"PULSAR_OFFLOAD_CONFIG": f"{world.folder}/empty.toml"}
-    child = Child(command, log, env)
+    words = [str(COMMAND), command, *arguments, "--port", str(free_port())]
+    log = world.folder / f"{command}-{words[-1]}.log"
+    env = {"PULSAR_OFFLOAD_CONFIG": f"{world.folder}/empty.toml"}
+    child = Child(words, log, env)
     try:
         child.wait_until(lambda: "listening" in log.read_text())
     finally:

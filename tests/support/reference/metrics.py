@@ -10,6 +10,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry
 
 from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
+from offload_core.interfaces.service.owned_topics import StreamingMetrics
 from offload_core.interfaces.service.request_guards import RequestMetrics
 from offload_core.reading.scan.read import TaskMetrics
 from offload_core.storage.tier import Tier
@@ -57,7 +58,7 @@ def metrics_page():
 
 def _of_service():
     registry = CollectorRegistry()
-    counting = (OffloaderMetrics(registry), RequestMetrics(registry))
+    counting = (OffloaderMetrics(registry), RequestMetrics(registry), StreamingMetrics(registry, list))
     assert counting
     for metric in sorted(registry.collect(), key=lambda each: each.name):
         total = "_total" if metric.type == "counter" else ""

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords
-from offload_core.writing.managed_ledger.owned_record import OWNER_PROPERTY, get_property, with_property
+from offload_core.writing.managed_ledger.owned_record import get_property, owner_of, with_property
 from offload_hooks.errors import OptionError, StoreTimeoutError, UnknownTopicError
 
 REQUESTS_PROPERTY = "pulsar-offload.complete-segment"
@@ -109,7 +109,7 @@ def request_completion(
 
 
 def _check_open(info: ManagedLedgerInfo, name: str) -> None:
-    if get_property(info, OWNER_PROPERTY) is None:
+    if owner_of(info) is None:
         raise OptionError(
             f"no process has {name} open that could complete its segment",
             hint="The next owner of the topic completes it.",

@@ -211,6 +211,7 @@ class SegmentDue:
         self.settings: StreamingSettings | None = None
         self.since_ms: int | None = None
         self.closes_early = False
+        self._is_known = False  # since when entries wait
 
     def set(self, settings: StreamingSettings | None) -> None:
         """Stream the topic by these from now on; None stops that."""
@@ -223,10 +224,22 @@ class SegmentDue:
         """True if it is streamed."""
         return self.settings is not None
 
-    def note_waiting(self) -> None:
-        """Entries wait from now on, if they did not before."""
+    def note_waiting(self, begin: EntryPosition) -> None:
+        """Entries from a position on wait from now on, if they did not before.
+
+        What waits when the topic is opened does so since its ledger was sealed at least: a topic that is opened again
+        and again would have no segment closed by age.
+        """
         if self.since_ms is None:
-            self.since_ms = self._now_ms()
+            ledger = None if self._is_known else self._owned.info.ledger(begin.ledger_id)
+            sealed_ms = None if ledger is None or not ledger.info.is_closed else ledger.info.timestamp_ms
+            now_ms = self._now_ms()
+            self.since_ms = min(now_ms, sealed_ms or now_ms)
+        self._is_known = True
+
+    def hold(self) -> None:
+        """Nothing that waits may go yet: it waits from when it may."""
+        self.since_ms, self._is_known = None, True
 
     def pending(
         self, info: ManagedLedgerInfo, begin: EntryPosition, stop: EntryPosition | None = None

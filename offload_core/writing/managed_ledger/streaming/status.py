@@ -36,6 +36,8 @@ class StreamingStatus:
         last_end: the last entry of the last of them.
         stop: the first position that the topic's filter did not decide of when it was asked last; None for no bound.
         waits_for: in words, what the entries from there on wait for; None if there are none.
+        waiting_since_ms: since when the entries wait that its next segment closes with, in ms since 1970, UTC; None if
+            none do.
         buffered_bytes: what waits in the offload buffer.
         read_from: where entries came from.
         failures_in_a_row: since the last success.
@@ -51,6 +53,7 @@ class StreamingStatus:
     last_end: EntryPosition | None = None
     stop: EntryPosition | None = None
     waits_for: str | None = None
+    waiting_since_ms: int | None = None
     buffered_bytes: int = 0
     read_from: EntriesByOrigin = EntriesByOrigin()
     failures_in_a_row: int = 0

@@ -317,6 +317,7 @@ class TopicStreaming:
             found,
             stop=self._looks.stop,
             waits_for=self._looks.waits_for,
+            waiting_since_ms=self._due.since_ms,
             buffered_bytes=self._buffer.used_bytes,
             read_from=self._source.counts,
         )
@@ -412,7 +413,7 @@ class TopicStreaming:
             if not self._is_active:
                 self._buffer.clear()
             return False
-        due.note_waiting()
+        due.note_waiting(begin)
         if due.is_enough(waiting) or due.is_due(begin):
             self._looks.look(self._view())
             waiting = due.pending(info, begin, self._looks.stop)
@@ -444,7 +445,7 @@ class TopicStreaming:
     def _start(self, segment: RecordedSegment) -> None:
         self._segment = segment
         self._close_after, self._due.closes_early = None, segment.end is not None
-        self._due.note_waiting()
+        self._due.note_waiting(segment.begin)
         self._pool.note_open(self, is_open=True)
         segment.outcome.add_done_callback(lambda _: self.wake())
 
@@ -460,7 +461,7 @@ class TopicStreaming:
             self._close_after = last
         waiting = due.pending(self._owned.info, segment.next, segment.stop)
         if waiting:
-            due.note_waiting()
+            due.note_waiting(segment.next)
         elif self._close_after is not None and self._looks.holds(segment.next, self._close_after):
             return self._hold(segment.begin)
         if self._close_after is None and not due.is_enough(waiting):
@@ -487,7 +488,7 @@ class TopicStreaming:
 
     def _hold(self, begin: EntryPosition) -> bool:
         """Wait, because nothing from this position on may be offloaded yet; return False."""
-        self._due.since_ms = None
+        self._due.hold()
         if not self._looks.is_asked:
             end = self._view().last_position(begin)
             self._waiters.complete_all(SegmentCompletion(end=end, waits_for=self._looks.waits_for))
