@@ -46,6 +46,7 @@ _GROUPS = {
     "zookeeper": "broker",
     "bookkeeper": "broker",
     "zookeeper_broker": "broker",
+    "live_broker": "broker",
     "oracle": "spark",
     "fake_gcs": "stores",
     "azurite": "stores",

@@ -9,6 +9,8 @@ from live.broker import LivePulsar, Read, TopicLedger
 from live.clients import JavaClient, TransactionalPulsar
 from live.sent import PARTITIONS, TOPICS
 from scenes.messages import public_pem, write_keys
+from servers import install
+from servers.broker import Broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +60,32 @@ def transactional(transactional_broker, versitygw, oracle):
         yield live
 
 
+@pytest.fixture(
+    scope="session", params=[install.PULSAR, pytest.param(install.OLDER_PULSAR, marks=pytest.mark.nightly)]
+)
+def live_broker(request, tmp_path_factory):
+    """A broker whose metadata is in a ZooKeeper, of each version."""
+    if request.param == install.PULSAR:
+        yield request.getfixturevalue("zookeeper_broker")
+        return
+    versitygw, zookeeper = (request.getfixturevalue(name) for name in ("versitygw", "zookeeper"))
+    root = zookeeper.make_root(f"/pulsar-{request.param}")
+    broker = Broker(versitygw, transactions=True, metadata_url=root, version=request.param)
+    with broker.start(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
 @pytest.fixture(scope="session")
-def live_by_zookeeper(zookeeper_broker, versitygw, oracle):
-    """A broker whose metadata is in a ZooKeeper, and its clients."""
-    with TransactionalPulsar.connected(zookeeper_broker, versitygw, oracle=oracle) as live:
+def live_by_zookeeper(live_broker, versitygw, oracle):
+    """That broker, and its clients."""
+    with TransactionalPulsar.connected(live_broker, versitygw, oracle=oracle) as live:
         yield live
 
 
 @pytest.fixture(scope="session")
-def records(zookeeper):
+def records(live_broker):
     """The URL of that broker's metadata."""
-    return f"{zookeeper.endpoint}/pulsar"
+    return live_broker.metadata_url.replace("zk:", "zk://")
 
 
 @pytest.fixture(scope="session")

@@ -17,14 +17,14 @@ from pulsar_offload import open_tier, scan
 
 
 @pytest.fixture(scope="module")
-def live(zookeeper_broker, versitygw):
-    with LivePulsar.connected(zookeeper_broker, versitygw) as live:
+def live(live_broker, versitygw):
+    with LivePulsar.connected(live_broker, versitygw) as live:
         yield live
 
 
 @pytest.fixture
-def store(records, zookeeper_broker):
-    options = {"url": records, "admin_url": zookeeper_broker.endpoint}
+def store(records, live_broker):
+    options = {"url": records, "admin_url": live_broker.endpoint}
     with closing(make_ledger_store("bookkeeper", options)) as store:
         yield store
 

@@ -39,7 +39,7 @@ def live(live_by_zookeeper):
 
 
 @pytest.fixture(scope="module")
-def settings(records, zookeeper_broker, tmp_path_factory):
+def settings(records, live_broker, tmp_path_factory):
     """The file of settings of a process beside the broker."""
     folder = tmp_path_factory.mktemp("beside")
     file = folder / "settings.toml"
@@ -50,7 +50,7 @@ def settings(records, zookeeper_broker, tmp_path_factory):
         options = {{ create = true }}
         [live]
         url = "{records}"
-        admin_url = "{zookeeper_broker.endpoint}"
+        admin_url = "{live_broker.endpoint}"
         grace_s = 0
         """
     )

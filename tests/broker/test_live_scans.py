@@ -26,8 +26,8 @@ def live(live_by_zookeeper):
 
 
 @pytest.fixture(scope="module")
-def hot(records, zookeeper_broker):
-    return "bookkeeper", {"url": records, "admin_url": zookeeper_broker.endpoint}
+def hot(records, live_broker):
+    return "bookkeeper", {"url": records, "admin_url": live_broker.endpoint}
 
 
 @pytest.mark.parametrize("kind", ["compression-lz4", pytest.param("partitioned", marks=pytest.mark.nightly)])

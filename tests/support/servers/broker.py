@@ -89,7 +89,7 @@ class Broker(Server):
         self._topic_policies = str(topic_policies).lower()
         self._system_topics = str(transactions or topic_policies).lower()
         self._entry_metadata = entry_metadata
-        self._metadata_url = metadata_url
+        self.metadata_url = metadata_url
         self._version = version
 
     def start(self, folder: Path) -> Broker:
@@ -112,8 +112,8 @@ class Broker(Server):
         )
         self.filesystem_profile.write_text(f"<configuration>\n{''.join(properties)}</configuration>\n")
         metadata_place = ("--metadata-dir", f"{self.folder}/metadata")
-        if self._metadata_url is not None:
-            metadata_place = ("--metadata-url", self._metadata_url)
+        if self.metadata_url is not None:
+            metadata_place = ("--metadata-url", self.metadata_url)
         metadata_drivers = "org.apache.pulsar.metadata.bookkeeper.PulsarMetadata"
         properties = {
             "bookkeeper.metadata.bookie.drivers": f"{metadata_drivers}BookieDriver",
