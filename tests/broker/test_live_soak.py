@@ -228,7 +228,7 @@ def test_each_message_is_there_once_and_in_order(live, bookies, zookeeper, java,
     deleted = sum(not each.has_hot_copy for each in known.ledgers)
     ledgers = f"{len(known.ledgers)} ledgers, {offloaded} offloaded, {deleted} deleted"
     print(f"{len(names):,} rows; {ledgers}; {dict(kills)}")
-    assert min(kills["executors"], kills["bookies"], offloaded, deleted) > 1
+    assert min(kills["executors"], kills["bookies"], offloaded, deleted) > 0
 
 
 def break_things(job, bookies):
