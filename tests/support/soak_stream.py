@@ -1,5 +1,7 @@
 """The job of `test_live_soak`: follows a topic on executors of its own, and keeps the rows of each batch in a file.
 
+A query that fails is started again, from its checkpoint.
+
 `python soak_stream.py FOLDER` reads the options of the source from `FOLDER/options.json`, and ends when there is a file
 `FOLDER/stop`.
 """
@@ -10,11 +12,14 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession, functions
 
 FOLDER = Path(sys.argv[1])
 NAME_BYTES = 11
 """Each value begins with its name, of so many bytes."""
+MOST_FAILURES = 5
+"""Times that the query may fail, as by a worker of Python that does not start in time."""
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
@@ -44,16 +49,23 @@ def main():
         **json.loads((FOLDER / "options.json").read_text())
     )
     name = functions.substring("value", 1, NAME_BYTES).alias("name")
-    query = (
+    started = (
         reader.load()
         .select("__ledgerId", "__entryId", "__batchIndex", name)
         .writeStream.foreachBatch(keep)
         .option("checkpointLocation", str(FOLDER / "checkpoint"))
         .trigger(processingTime="2 seconds")
-        .start()
+        .start
     )
+    query, failures = started(), 0
     while not (FOLDER / "stop").exists():
-        query.awaitTermination(1)
+        try:
+            query.awaitTermination(1)
+        except StreamingQueryException:
+            failures += 1
+            if failures > MOST_FAILURES:
+                raise
+            query = started()  # from its checkpoint, as who runs it would
     query.stop()
     spark.stop()
 
