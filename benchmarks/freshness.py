@@ -75,7 +75,7 @@ def run(folder: Path) -> Iterator[Result]:
                 name=f"a row of a live topic, {PER_SECOND:,} messages/s, from acknowledged to committed, p99",
                 ours=_shown(ours),
                 peer=f"a consumer {_shown(peer)}",
-                ratio=np.percentile(peer, 99) / np.percentile(ours, 99),
+                ratio=float(np.percentile(peer, 99) / np.percentile(ours, 99)),
             )
     finally:
         shutil.rmtree(place)
