@@ -9,31 +9,30 @@ A query that fails is started again, from its checkpoint.
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
-import pyarrow.parquet as pq
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession, functions
-
-FOLDER = Path(sys.argv[1])
 NAME_BYTES = 11
 """Each value begins with its name, of so many bytes."""
 MOST_FAILURES = 5
 """Times that the query may fail, as by a worker of Python that does not start in time."""
 
-os.environ["PYSPARK_PYTHON"] = sys.executable
 
-
-def keep(batch, number):
+def keep(folder, batch, number):
     """Store a batch, again if it is given again: each number is one file."""
-    table = batch.toArrow()
-    path = FOLDER / "rows" / f"{number:08}.parquet"
-    pq.write_table(table, path.with_suffix(".new"))
+    import pyarrow.parquet as pq
+
+    path = folder / f"{number:08}.parquet"
+    pq.write_table(batch.toArrow(), path.with_suffix(".new"))
     path.with_suffix(".new").rename(path)
 
 
-def main():
+def main(folder):
     """See the module."""
+    from pyspark.errors import StreamingQueryException
+    from pyspark.sql import SparkSession, functions
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local-cluster[2,1,1024]")
         .config("spark.ui.enabled", "false")
@@ -44,21 +43,21 @@ def main():
         .config("spark.log.level", "WARN")
         .getOrCreate()
     )
-    (FOLDER / "rows").mkdir(exist_ok=True)
+    (folder / "rows").mkdir(exist_ok=True)
     reader = spark.readStream.format("pulsar_offload").options(
-        **json.loads((FOLDER / "options.json").read_text())
+        **json.loads((folder / "options.json").read_text())
     )
     name = functions.substring("value", 1, NAME_BYTES).alias("name")
     started = (
         reader.load()
         .select("__ledgerId", "__entryId", "__batchIndex", name)
-        .writeStream.foreachBatch(keep)
-        .option("checkpointLocation", str(FOLDER / "checkpoint"))
+        .writeStream.foreachBatch(partial(keep, folder / "rows"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(processingTime="2 seconds")
         .start
     )
     query, failures = started(), 0
-    while not (FOLDER / "stop").exists():
+    while not (folder / "stop").exists():
         try:
             query.awaitTermination(1)
         except StreamingQueryException:
@@ -71,4 +70,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))
