@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import pulsar
-from live.broker import PulsarAdmin, produce
+from live.broker import LivePulsar, PulsarAdmin, produce
 from oracle import Oracle
 from servers.bookies import Bookie, make_cluster
 from servers.broker import Broker
@@ -191,11 +191,10 @@ def against_pulsars_readers(place: Path, zookeeper: ZooKeeper, oracle: Oracle) -
             server, java_options=(), max_entries_per_ledger=50_000, metadata_url=zookeeper.make_root(ROOT)
         )
         stack.enter_context(broker.start(place / "broker"))
-        admin = PulsarAdmin(broker.endpoint, broker.bookie_endpoint)
+        live = stack.enter_context(LivePulsar.connected(broker, server))
+        admin, client = live.admin, live.client
         server.make_bucket("unused")
         admin.make_namespace(NAMESPACE, broker.s3_policies("unused"), cluster=broker.cluster)
-        client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-        stack.callback(client.close)
         store = BookKeeperLedgerStore(f"{zookeeper.endpoint}{ROOT}")
         stack.callback(store.close)
         rng = random.Random(5)

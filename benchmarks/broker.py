@@ -28,7 +28,7 @@ from pathlib import Path
 
 import pulsar
 import pyarrow.compute as pc
-from live.broker import PulsarAdmin, produce
+from live.broker import LivePulsar, PulsarAdmin, produce
 from oracle import Oracle
 from pyspark.sql import SparkSession, functions
 from servers.broker import Broker
@@ -84,9 +84,8 @@ def run(folder: Path) -> Iterator[Result]:
             entries = MESSAGES // PER_BATCH // LEDGERS
             broker = Broker(server, java_options=(), max_entries_per_ledger=entries)
             stack.enter_context(broker.start(place / "broker"))
-            admin = PulsarAdmin(broker.endpoint, broker.bookie_endpoint)
-            client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-            stack.callback(client.close)
+            live = stack.enter_context(LivePulsar.connected(broker, server))
+            admin, client = live.admin, live.client
             sent = make_cold_topic(broker, admin, client)
             readers: dict[str, Timed] = {
                 "Java": java_reader(stack.enter_context(Oracle(place)), broker, admin, sent),

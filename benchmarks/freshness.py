@@ -29,7 +29,7 @@ import pulsar
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
-from live.broker import PulsarAdmin
+from live.broker import LivePulsar
 from servers.broker import Broker
 from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper
@@ -61,11 +61,10 @@ def run(folder: Path) -> Iterator[Result]:
             root = zookeeper.make_root(ROOT)
             broker = Broker(server, java_options=(), max_entries_per_ledger=5_000, metadata_url=root)
             stack.enter_context(broker.start(place / "broker"))
-            admin = PulsarAdmin(broker.endpoint, broker.bookie_endpoint)
+            live = stack.enter_context(LivePulsar.connected(broker, server))
+            admin, client = live.admin, live.client
             server.make_bucket("unused")
             admin.make_namespace(NAMESPACE, broker.s3_policies("unused"), cluster=broker.cluster)
-            client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-            stack.callback(client.close)
             records = f"zk://{zookeeper.host}:{zookeeper.port}{ROOT}"
             ours = freshness(
                 client, "ours", place / "ours", lambda topic, to: following(broker, records, place, topic, to)
