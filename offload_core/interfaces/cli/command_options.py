@@ -176,6 +176,11 @@ class RecordOptions(OptionGroup):
             raise OptionError(why, expected="--records URL")
         return self.records
 
+    def require_for(self, hot: str | None) -> None:
+        """Refuse a hot tier without records (`OptionError`)."""
+        if hot is not None:
+            self.require("the ledgers of a hot tier are named by records")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeOptions(OptionGroup):

@@ -88,10 +88,9 @@ def cost(
 
     Nothing is written, and of what is stored only indexes are read. With --hot the scan is one of both tiers.
     """
-    if hot is not None:
-        records.require("the ledgers of a hot tier are named by records")
-        if not scan:
-            raise OptionError("a hot tier is read by a scan only", expected="--hot without --no-scan")
+    records.require_for(hot)
+    if hot is not None and not scan:
+        raise OptionError("a hot tier is read by a scan only", expected="--hot without --no-scan")
     rates = _rates(prices, storage_class)
     other = _compared(prices, compare, compare_class, merge)
     merge_bytes = None if merge is None else parse_size(merge)

@@ -83,8 +83,7 @@ def ls(
     With records also those ledgers that are not offloaded, and what became of each attempt; with --hot as they are
     in the hot tier now.
     """
-    if hot is not None:
-        records.require("the ledgers of a hot tier are named by records")
+    records.require_for(hot)
     if ledgers and by not in (None, RowLevel.LEDGER):
         raise OptionError("--ledgers means --by ledger", expected="one of them")
     level = RowLevel.LEDGER if ledgers else by or RowLevel.TOPIC

@@ -47,8 +47,7 @@ def history(
     The tier is listed for all attempts; records and audit logs tell what happened to them, and to the hot copies; with
     --hot the hot tier, since when it has them.
     """
-    if hot is not None:
-        records.require("the ledgers of a hot tier are named by records")
+    records.require_for(hot)
     with where.open(hot) as tier:
         name = parse_topic(topic)
         recorded = _recorded(tier, records, name)
