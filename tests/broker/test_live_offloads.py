@@ -26,6 +26,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import open_store
 from offload_core.writing.managed_ledger import HotLedgers, due_ledgers
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
+from offload_core.writing.offload_filters import recorded_filters
 from offload_core.writing.settings import load_configuration
 from offload_hooks.errors import DataLossError, OffloadError
 from pulsar_offload import open_tier
@@ -293,6 +294,44 @@ def test_the_transaction_filter_leaves_tombstones_that_brokers_read(live, settin
         each.context.driver.get("pulsar-offload.filter") for each in info.ledgers if each.has_complete_copy
     ]
     assert all(filtered)
+
+
+def test_what_a_broker_offloaded_is_rewritten_through_the_filter(
+    live, settings, tmp_path, capsys, monkeypatch
+):
+    command = in_this_process(capsys, monkeypatch)
+    cold = live.new_cold_namespace()
+    topic = cold.topic("rewritten")
+    aborted = [
+        *({"messages": [{"transaction": "gone", "value": f"x{i}"}]} for i in range(45)),
+        {"abort": "gone"},
+    ]
+    live.send_steps(topic, [*aborted, *ended(list(steps()))])
+    before = live.read(topic)
+    with open_live_cluster(load_configuration(settings)) as cluster:
+        assert offload(cluster, topic, by_broker=True)
+        live.admin.drop_bookkeeper_copies(topic)
+        through = ["--to", cold.store.url, "--filter", "transactions", "--live", "--config", settings]
+        to = [f"--to-option={name}={value}" for name, value in cold.store.options.items()]
+        log = ["--yes", "--audit-log", tmp_path / "audit.jsonl", "--json"]
+        how = [*cold.store.command_line(), *through, *to, "--topic", topic]
+        moved = command("relocate", *how, *log)
+        assert moved.code == 1, "the last transaction is open"
+        moves = moved.json["topics"][0]["moves"]
+        waiting = {move["ledgers"][0]: move["error"] for move in moves if move["error"]}
+        info = cluster.records.require(managed_ledger_of_topic(parse_topic(topic))).info
+    assert all("open since entry" in error for error in waiting.values()), waiting
+    filters = [record for each in info.ledgers for record in recorded_filters(each)]
+    assert sum(each.total_dropped.entries for each in filters) >= 45
+    (given,) = moved.json["given"]
+    assert set(given["ledgers"]) == set(cold_ledgers(live, topic)) - set(waiting)
+    assert len(filters) == len(given["ledgers"]) > 0
+    assert given["seen"]
+    assert live.read(topic) == before
+    live.admin.unload(topic)
+    assert live.read(topic) == before
+    again = command("relocate", *how, *log).json["topics"][0]["moves"]
+    assert {move["ledgers"][0] for move in again} == set(waiting)
 
 
 def test_a_broker_offloads_and_what_it_wrote_is_verified(live, cluster):

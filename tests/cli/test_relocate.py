@@ -23,6 +23,7 @@ from offload_core.metadata.records import (
     pack_managed_ledger_info,
     read_copies,
 )
+from offload_core.writing.offload_filters import recorded_filters
 from pulsar_offload import open_tier, scan
 
 
@@ -107,6 +108,45 @@ def test_old_copies_of_later_topics_go_though_one_stays(world, arguments, url, o
     assert other_copies(world.info) == ()
     people = offload(*arguments, "--records", url, *done(tmp_path), *given[:-1])
     assert (people.code, "archive: old copies are not deleted: " in people.err) == (1, True)
+
+
+def test_copies_go_through_a_filter_and_segments_stay(world, arguments, url, offload, tmp_path):
+    before = scanned(tmp_path / "source", records=url)
+    through = [*arguments, "--records", url, "--filter", "transactions", "--filter-mode", "gap"]
+    dry = offload(*through, "--json")
+    [topic] = dry.json["topics"]
+    assert [(move["ledgers"], move["how"]) for move in topic["moves"]] == [
+        ([0], "filtered"),
+        ([1], "filtered"),
+    ]
+    assert [each["ledgers"] for each in topic["left"]] == [[2]]
+    assert world.keys(world.target) == []
+    result = offload(*through, *done(tmp_path))
+    assert result.code == 1, "segments stay"
+    assert "ledger 2 stays where it is: it is in segments" in result.out
+    names = [[record.name for record in recorded_filters(ledger)] for ledger in world.info.in_order]
+    assert names == [["transactions"], ["transactions"], []]
+    whole = offload(*through, *done(tmp_path), "--format", "pip17")
+    assert whole.code == 0, whole.out + whole.err
+    assert scanned(tmp_path / "target", records=url) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["--filter", "transactions"], "--records with --format, --filter"),
+        (["--records", "URL", "--filter", "transactions", "--mapping", "FILE"], "--filter without --mapping"),
+        (["--records", "URL", "--filter", "transactions", "--filter-mode", "hole"], "tombstone or gap"),
+        (["--records", "URL", "--filter-option", "a=b"], "--filter with --filter-option"),
+        (["--records", "URL", "--filter", "disabled"], "leaves nothing out"),
+        (["--records", "URL", "--filter", "transactions", "--merge"], "filtered first"),
+    ],
+)
+def test_a_filter_needs_what_it_decides_by(world, arguments, url, offload, tmp_path, given, expected):
+    places = {"URL": url, "FILE": str(tmp_path / "mapping")}
+    result = offload(*arguments, *(places.get(each, each) for each in given))
+    assert (result.code, expected in result.err) == (2, True), result.err
+    assert world.keys(world.target) == []
 
 
 def gone_copies(info):

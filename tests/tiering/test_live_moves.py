@@ -18,20 +18,25 @@ from scenes.live_topics import (
     brokers_driver,
     offload_due,
 )
+from scenes.transactions import abort, commit, of
 from tiers import uuid_of
 
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.maintenance.live import LiveCopies, LiveReplacements, LiveTopicOffloads
 from offload_core.maintenance.relocate import Mover, Wanted, make_moves
+from offload_core.maintenance.relocate.copy_filters import Filtering, WantedFilter
 from offload_core.maintenance.relocate.live_moves import plan_live_topic
 from offload_core.maintenance.relocate.moving import CopyMaker
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import EntryPosition, other_copies
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.records.live_changes import own_ledgers
+from offload_core.storage.tier.registry import PluginSpec
 from offload_core.writing.audit import Change, Deletion
 from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
-from offload_hooks.errors import DataLossError, OffloadError
+from offload_core.writing.offload_filters import recorded_filters
+from offload_hooks.errors import DataLossError, OffloadError, OptionError, UnresolvedTransactionError
 
 
 @pytest.fixture(autouse=True)
@@ -63,17 +68,19 @@ def plan(topic, live, *, is_dry=False, **changes):
     return plan_live_topic(live, TOPIC, wanted, target, is_dry=is_dry)
 
 
-def copy_all(topic, points=None, *, cluster=None):
+def copy_all(topic, points=None, *, cluster=None, **changes):
     """Plan and make the moves, as a process that ends before they are given."""
     live = opened(topic, points, cluster=cluster)
+    wanted = changes.get("filter")
     mover = Mover(
         RecordRegistry(live.mirror.records, topic.clock),
         topic.tier(points),
         topic.other_tier(points),
         live.mirror.audit,
         now_ms=topic.clock,
+        filtering=None if wanted is None else Filtering(wanted=wanted, settle=live.settle),
     )
-    for outcome in make_moves(mover, [plan(topic, live)], parallel=1):
+    for outcome in make_moves(mover, [plan(topic, live, **changes)], parallel=1):
         if outcome.error is not None:
             raise outcome.error
     return live
@@ -198,6 +205,93 @@ def test_a_topic_without_a_tier_of_its_own_stays(topic):
     planned = plan(topic, opened(topic))
     assert all("no tier" in each.why for each in planned.left)
     assert planned.moves == ()
+
+
+# --- through the filter of transactions --------------------------------------------------------
+
+THROUGH = WantedFilter(plugin=PluginSpec(name="transactions"), mode=FilterMode.TOMBSTONE)
+
+
+def with_transactions(folder):
+    """A topic that was offloaded through no filter, with a transaction that was aborted in a later ledger."""
+    topic = LiveTopic(folder, entries=(2,))
+    gone, kept = (1, 7), (1, 8)
+    topic.append(of(gone).pack(1), of(kept).pack(2), of(gone).pack(3))
+    topic.roll()
+    topic.append(commit(kept).pack(4), abort(gone).pack(5), of(gone).pack(6))
+    topic.roll()
+    topic.aborted.add(gone)
+    topic.check_done()
+    return topic
+
+
+def filtered(topic, points=None, *, cluster=None):
+    """Move all to the other tier through the filter, by a new process."""
+    given = copy_all(topic, points, cluster=cluster, filter=THROUGH).give(TOPIC)
+    if given.damaged is not None:
+        raise given.damaged
+    return given
+
+
+def check_filtered(topic, where=""):
+    """As `check_moved`; all went through the filter once, and brokers have tombstones."""
+    before = None
+    while before != (before := topic.info()):
+        filtered(topic)
+    topic.check(where)
+    records = [record for each in topic.info().in_order for record in recorded_filters(each)]
+    assert len(records) == len(cold_of(topic)), where
+    assert {(each.name, each.mode) for each in records} == {("transactions", FilterMode.TOMBSTONE)}, where
+    assert sum(each.total_dropped.entries for each in records) == 3, where
+    assert set(cold_of(topic).values()) == {OtherBucket.bucket}, where
+    assert own_ledgers(topic.mirror()) == (), where
+
+
+def test_copies_go_through_the_filter_and_brokers_read_tombstones(tmp_path):
+    topic = with_transactions(tmp_path)
+    old, count = topic.objects(), len(cold_of(topic))
+    assert len(filtered(topic).used) == count
+    assert topic.objects() == old, "old copies are not deleted"
+    check_filtered(topic)
+    calls = Points()
+    filtered(topic, calls)
+    assert not {"broker unload", "begin_data"}.intersection(calls.calls), "they go through it once"
+
+
+def test_a_transaction_that_is_open_keeps_its_ledger_and_all_after_it(tmp_path):
+    topic = with_transactions(tmp_path)
+    topic.append(of((1, 9)).pack(9))
+    topic.roll()
+    topic.send(2)
+    topic.roll()
+    topic.offload()
+    *_, waiting, last = sorted(cold_of(topic))
+    with pytest.raises(UnresolvedTransactionError, match=r"open since entry") as caught:
+        copy_all(topic, filter=THROUGH)
+    assert caught.value.ledger_id == waiting
+    given = opened(topic).give(TOPIC)
+    assert given.used == tuple(each for each in sorted(cold_of(topic)) if each < waiting)
+    assert cold_of(topic)[last] == BUCKET
+    topic.append(abort((1, 9)).pack(11))
+    topic.roll()
+    topic.offload()
+    topic.aborted.add((1, 9))
+    filtered(topic)
+    topic.check()
+    assert set(cold_of(topic).values()) == {OtherBucket.bucket}
+
+
+def test_gaps_are_refused(tmp_path):
+    topic = with_transactions(tmp_path)
+    with pytest.raises(OptionError, match="leave gaps"):
+        plan(topic, opened(topic), filter=replace(THROUGH, mode=FilterMode.GAP))
+
+
+def test_filtered_moves_may_end_at_every_call(crash_matrix):
+    calls = crash_matrix(
+        with_transactions, filtered, check=LiveTopic.check, check_done=check_filtered, every=48
+    )
+    assert {"put", "write_block", "broker read"} <= set(calls)
 
 
 # --- what goes wrong ---------------------------------------------------------------------------

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import enum
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.interfaces.cli.command_options import (
@@ -26,44 +25,28 @@ from offload_core.interfaces.cli.command_options import (
     TierOptions,
     TopicNames,
     command,
+    named,
     parse_seconds,
     parse_size,
 )
 from offload_core.interfaces.cli.configured import ConfigFile
-from offload_core.interfaces.cli.given_copies import (
-    TopicCopies,
-    copies_to_json,
-    give_copies,
-    open_live,
-    show_copies,
-)
-from offload_core.interfaces.cli.terminal import (
-    byte_bar,
-    cell,
-    id_ranges,
-    out,
-    print_failure,
-    print_line,
-    printable,
-    size,
-    table_of,
-)
+from offload_core.interfaces.cli.given_copies import TopicCopies, give_copies, open_live
+from offload_core.interfaces.cli.relocation_report import Relocated, show_copied, show_relocated
+from offload_core.interfaces.cli.terminal import byte_bar, out, size
 from offload_core.maintenance.live import LiveReplacements
 from offload_core.maintenance.relocate import (
     DEFAULT_PARALLEL,
-    Move,
     Mover,
     OldCopies,
     Outcome,
     PlainCopy,
-    PlainResult,
     PlainStatus,
-    TopicPlan,
     Wanted,
     make_moves,
     plan_topic,
     throttled,
 )
+from offload_core.maintenance.relocate.copy_filters import Filtering, Settle, WantedFilter
 from offload_core.maintenance.relocate.live_moves import plan_live_topic
 from offload_core.maintenance.verify import VerifiedObjects
 from offload_core.metadata.catalogue import TierReader, TopicName, open_records, parse_topic
@@ -73,13 +56,16 @@ from offload_core.metadata.catalogue.topics import (
     topic_of_managed_ledger,
     topic_selection,
 )
-from offload_core.metadata.records import ManagedLedgerInfo, OtherCopy
-from offload_core.metadata.records.relocations import MappingFile, Relocation, read_mapping
+from offload_core.metadata.records import ManagedLedgerInfo
+from offload_core.metadata.records.filter_record import FilterMode
+from offload_core.metadata.records.relocations import MappingFile, read_mapping
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
-from offload_core.metadata.stores.record_paths import record_path
+from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import Tier
+from offload_core.storage.tier.registry import PluginSpec
 from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, MappingRegistry, RecordRegistry
+from offload_core.writing.managed_ledger.followed_transactions import persisted_transactions
 from offload_hooks.errors import OffloadError, OptionError, UnknownPluginError, UnknownTopicError
 
 _SHOWN_TOPICS = 10
@@ -122,6 +108,25 @@ def relocate(
     to_format: Annotated[
         CopyFormat | None,
         typer.Option("--format", help="The format of the new copies; without it they keep theirs."),
+    ] = None,
+    offload_filter: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="FILTER",
+            help="What copies go through that went through no filter before: transactions, or a plugin's.",
+        ),
+    ] = None,
+    filter_mode: Annotated[
+        str,
+        typer.Option(
+            metavar="MODE",
+            help="What takes an entry's place: tombstone (Pulsar reads the objects) or gap (only readers of ours do).",
+        ),
+    ] = "tombstone",
+    filter_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the filter; may be given again."),
     ] = None,
     merge: Annotated[
         bool, typer.Option("--merge", help="Ledgers that follow each other become segments, some in each.")
@@ -207,10 +212,10 @@ def relocate(
         elif config is not None:
             raise OptionError("the settings are those of a running cluster", expected="--config with --live")
         elif records.records is None:
-            if to_format or ledger or mapping or merge or delete_source:
+            if to_format or ledger or mapping or merge or delete_source or offload_filter:
                 raise OptionError(
                     "without records objects are copied as they are, and none is deleted",
-                    expected="--records with --format, --ledger, --merge, --mapping, --delete-source",
+                    expected="--records with --format, --filter, --ledger, --merge, --mapping, --delete-source",
                 )
             kept = None if state is None or not changes.yes else _state(state, target.store)
             known = None if kept is None else held.enter_context(kept)
@@ -233,18 +238,22 @@ def relocate(
                 "old copies are needed until a live Pulsar's records name the new ones",
                 expected="--delete-source without --mapping",
             )
+        filter_ = _wanted_filter(offload_filter, filter_mode, filter_option)
         wanted = Wanted(
             source=tier_record(source.store),
             target=tier_record(target.store),
             format=None if to_format is None else ObjectFormat(to_format.value),
             merge_bytes=parse_size(segment_size) if merge else None,
             ledger_ids=frozenset(ledger) if ledger else None,
+            filter=filter_,
         )
         grace_ms = 1000 * parse_seconds(grace)
         if live:
             moved = held.enter_context(open_live(config, tiers, log))
             registry = RecordRegistry(moved.mirror.records, system_now_ms)
-            recorded = _MovedRecords(registry=registry, topics=moved.topics(), live=moved)
+            recorded = _MovedRecords(
+                registry=registry, topics=moved.topics(), live=moved, settle=moved.settle
+            )
         else:
             recorded = held.enter_context(
                 _opened(
@@ -255,6 +264,14 @@ def relocate(
                     is_dry=log is None,
                 )
             )
+        filtering = None
+        if filter_ is not None:
+            if recorded.settle is None:
+                raise OptionError(
+                    "how transactions ended is in records of ours, or in a running cluster",
+                    expected="--filter without --mapping",
+                )
+            filtering = Filtering(wanted=filter_, settle=recorded.settle)
         _check_known(topics, recorded.topics)
         infos = recorded.infos(filter(wants, sorted(recorded.topics)))
         for ledger_id in ledger or ():
@@ -272,6 +289,7 @@ def relocate(
             log or _DryRun(),
             now_ms=system_now_ms,
             listener=lambda count: bar.advance(task, count),
+            filtering=filtering,
         )
         try:
             if log is not None:
@@ -287,9 +305,20 @@ def relocate(
                 done.old.append(found)
         finally:
             mapped = () if mapping is None or not mapping.exists() else read_mapping(mapping).done
-            show(done, mapped, as_json=as_json)
+            show_relocated(done, mapped, as_json=as_json)
         if done.is_left:
             raise typer.Exit(1)
+
+
+def _wanted_filter(name: str | None, mode: str, options: Sequence[str] | None) -> WantedFilter | None:
+    if name is None:
+        if options:
+            raise OptionError("options of a filter need one", expected="--filter with --filter-option")
+        return None
+    if mode not in (each.value for each in FilterMode):
+        raise OptionError("there is no such filter mode", expected="tombstone or gap", found=mode)
+    plugin = PluginSpec(name=name, options=named(options, "the filter"))
+    return WantedFilter(plugin=plugin, mode=FilterMode(mode))
 
 
 def _plan(
@@ -374,11 +403,13 @@ class _MovedRecords:
     """Where moves are written down, and the topics.
 
     Attributes:
+        settle: settles their transactions; None where no snapshots of ours are.
         live: of a running cluster, what its records are changed by.
     """
 
     registry: CopyRegistry
     topics: Sequence[TopicName]
+    settle: Settle | None = None
     live: LiveReplacements | None = None
 
     def infos(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
@@ -409,7 +440,11 @@ def _opened(
         with closing(opened_store) as store:
             ours = ManagedLedgerRecords(store)
             topics = [topic_of_managed_ledger(each) for each in ours.names()]
-            yield _MovedRecords(registry=RecordRegistry(ours, system_now_ms), topics=topics)
+            yield _MovedRecords(
+                registry=RecordRegistry(ours, system_now_ms),
+                topics=topics,
+                settle=partial(persisted_transactions, SnapshotStore(store)),
+            )
         return
     with ExitStack() as held:
         found = held.enter_context(open_records(records, source.store, source.options, options))
@@ -425,186 +460,3 @@ def _opened(
             mapping.write_bytes(known)
         file = held.enter_context(MappingFile(mapping))
         yield _MovedRecords(registry=MappingRegistry(file, read, system_now_ms), topics=topics)
-
-
-_LEFT = (PlainStatus.HALF, PlainStatus.CONFLICT, PlainStatus.FAILED)
-
-
-@dataclass(slots=True, kw_only=True)
-class Relocated:
-    """A plan, its outcomes, and the old copies that were deleted, or in a dry run would be.
-
-    Moves without an outcome were broken off, and may have been made all the same.
-    """
-
-    is_dry: bool
-    plans: list[TopicPlan] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
-    given: list[TopicCopies] = field(default_factory=list)
-    old: list[OldCopies] = field(default_factory=list)
-
-    @property
-    def deleted(self) -> list[tuple[TopicName, OtherCopy]]:
-        """The old copies that were deleted, or in a dry run would be."""
-        return [(each.topic, copy) for each in self.old for copy in each.deleted]
-
-    @property
-    def planned_bytes(self) -> int:
-        """The payloads that are to be moved, by the records."""
-        return sum(move.size_bytes for plan in self.plans for move in plan.moves)
-
-    @property
-    def is_left(self) -> bool:
-        """True if something was not moved or deleted; in a dry run, if something would be."""
-        if self.is_dry and (self.deleted or any(plan.moves for plan in self.plans)):
-            return True
-        errors = [*(each.error for each in self.outcomes), *(each.error for each in self.old)]
-        failed = any(error is not None for error in errors) or any(each.is_left for each in self.given)
-        return failed or any(plan.left for plan in self.plans)
-
-
-def show(done: Relocated, changes: Sequence[Relocation], *, as_json: bool) -> None:
-    """All of it; `changes` are what a mapping has, to be changed in records that are not ours."""
-    if as_json:
-        typer.echo(json.dumps(_to_json(done, changes), indent=2))
-        return
-    if any(plan.moves for plan in done.plans):
-        out.print(_table(done))
-    for plan in done.plans:
-        for left in plan.left:
-            ledgers = id_ranges(left.ledger_ids)
-            print_line(f"{plan.topic}: ledger {ledgers} stays where it is: {left.why}")
-    for outcome in done.outcomes:
-        if outcome.error is not None:
-            ledgers = id_ranges(outcome.move.ledger_ids)
-            print_failure(f"{outcome.move.topic}: ledger {ledgers} is not moved: {outcome.error}")
-    show_copies(done.given)
-    for topic, copy in done.deleted:
-        ledgers = id_ranges(copy.ledger_ids)
-        would = "would be deleted" if done.is_dry else "deleted"
-        print_line(f"{topic}: the old copy {copy.uuid} of ledger {ledgers} {would}")
-    for old in done.old:
-        if old.error is not None:
-            print_failure(f"{old.topic}: old copies are not deleted: {old.error}")
-    if changes:
-        print_line("To be changed in the records, which are not ours:")
-        for change in changes:
-            for ledger_id in change.copy.ledger_ids:
-                print_line(_change_line(change, ledger_id))
-    moves = [move for plan in done.plans for move in plan.moves]
-    what = f"{len(moves)} copies, {size(done.planned_bytes)} of payloads"
-    already = sum(len(plan.done) for plan in done.plans)
-    if done.is_dry:
-        print_line(f"{what}, would be moved; nothing was. {already} ledgers are there already.")
-        return
-    moved = sum(each.error is None for each in done.outcomes)
-    print_line(f"{moved} of {what}, moved and verified. {already} ledgers were there already.")
-    if len(done.outcomes) < len(moves):
-        print_line("It was broken off: others may have been moved as well. The next call tells, and goes on.")
-
-
-def show_copied(result: PlainResult, *, as_json: bool) -> None:
-    """Print the outcome of a pair of objects: a line of JSON, or text for pairs that did not exist already."""
-    error = None if result.error is None else str(result.error)
-    if as_json:
-        fields = {
-            "key": result.key.data_key,
-            "topic": None if result.topic is None else str(result.topic),
-            "size_bytes": result.size_bytes,
-            "status": result.status.value,
-            "error": error,
-        }
-        typer.echo(json.dumps(fields))
-    elif result.status is not PlainStatus.THERE:
-        why = f": {error}" if error else ""
-        style = "red" if result.status in _LEFT else None
-        text = f"{result.status.value}  {result.key.data_key}  {size(result.size_bytes)}{why}"
-        out.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
-
-
-def _table(done: Relocated) -> Table:
-    columns = ("topic", "ledgers", "entries", "payloads", "how", "format", "state")
-    table = table_of(*columns, right=("entries", "payloads"))
-    states = {(each.move.topic, each.move.replaces): each for each in done.outcomes}
-    for plan in done.plans:
-        for move in plan.moves:
-            state = states.get((move.topic, move.replaces))
-            state_text = "would be moved" if done.is_dry else "broken off"
-            if state is not None:
-                state_text = "failed" if state.error is not None else f"moved, {size(state.size_bytes)}"
-            table.add_row(
-                cell(str(plan.topic)),
-                id_ranges(move.ledger_ids),
-                str(move.entries),
-                size(move.size_bytes),
-                move.how.value,
-                move.format.value,
-                state_text,
-            )
-    return table
-
-
-def _to_json(done: Relocated, changes: Sequence[Relocation]) -> dict[str, Any]:
-    states = {(each.move.topic, each.move.replaces): each for each in done.outcomes}
-    return {
-        "version": 1,
-        "dry_run": done.is_dry,
-        "topics": [
-            {
-                "topic": str(plan.topic),
-                "moves": [
-                    _move_to_json(move, states.get((move.topic, move.replaces))) for move in plan.moves
-                ],
-                "left": [{"ledgers": list(each.ledger_ids), "why": each.why} for each in plan.left],
-                "done": list(plan.done),
-                "hot": list(plan.hot),
-            }
-            for plan in done.plans
-        ],
-        "given": copies_to_json(done.given),
-        "deleted": [{"topic": str(topic), "uuid": str(copy.uuid)} for topic, copy in done.deleted],
-        "not_deleted": [
-            {"topic": str(each.topic), "error": str(each.error)}
-            for each in done.old
-            if each.error is not None
-        ],
-        "changes": [
-            _change_to_json(change, ledger_id) for change in changes for ledger_id in change.copy.ledger_ids
-        ],
-    }
-
-
-def _move_to_json(move: Move, outcome: Outcome | None) -> dict[str, Any]:
-    return {
-        "ledgers": list(move.ledger_ids),
-        "replaces": [str(each) for each in move.replaces],
-        "how": move.how.value,
-        "format": move.format.value,
-        "entries": move.entries,
-        "payload_bytes": move.size_bytes,
-        "uuid": None if outcome is None or outcome.uuid is None else str(outcome.uuid),
-        "object_bytes": None if outcome is None else outcome.size_bytes,
-        "error": None if outcome is None or outcome.error is None else str(outcome.error),
-    }
-
-
-def _change_to_json(change: Relocation, ledger_id: int) -> dict[str, Any]:
-    return {
-        "path": record_path(change.managed_ledger),
-        "ledger": ledger_id,
-        "old_uuids": [str(each) for each in change.replaces],
-        "new_uuid": str(change.copy.uuid),
-        "form": change.copy.form.value,
-        "driver": change.copy.driver.name,
-        "properties": dict(change.copy.driver.properties),
-    }
-
-
-def _change_line(change: Relocation, ledger_id: int) -> str:
-    fields = _change_to_json(change, ledger_id)
-    properties = " ".join(f"{name}={value}" for name, value in fields["properties"].items())
-    old = ", ".join(fields["old_uuids"])
-    return (
-        f"  {fields['path']}: ledger {ledger_id}: {change.copy.form.value} {old} → {change.copy.uuid}, "
-        f"driver {change.copy.driver.name} {properties}"
-    )

@@ -150,13 +150,14 @@ class LiveCopies:
     def readable_filter(self) -> ChosenFilter:
         """The topic's filter; `OptionError` for one that leaves gaps, which brokers do not read."""
         chosen = self._mirror.filter_of(self.name)
-        if chosen.name != "disabled" and chosen.mode is not FilterMode.TOMBSTONE:
-            raise OptionError(
-                "brokers do not read objects that leave gaps",
-                expected="the filter mode tombstone",
-                found=chosen.mode.value,
-            )
+        if chosen.name != "disabled":
+            check_readable(chosen.mode)
         return chosen
+
+    def follow_transactions(self) -> None:
+        """Have the topic's transactions be followed from its first entry on, if they were not before."""
+        if self._mirror.snapshots.read(self.name) is None:
+            self._mirror.snapshots.reset(self.name)
 
     def why_unreadable(self, recorded: DriverMetadata) -> str | None:
         """Why the topic's brokers could not read a copy with this driver metadata, or we not; None if they can."""
@@ -641,6 +642,16 @@ def _by_place(copies: Sequence[LedgerRecord]) -> list[list[LedgerRecord]]:
 def _put_again(live: ManagedLedgerInfo, copies: Sequence[LedgerRecord]) -> ManagedLedgerInfo:
     """The live record with copies that were taken back, in the place of what they replaced."""
     return with_copies(live, copies, 0).info
+
+
+def check_readable(mode: FilterMode) -> None:
+    """Refuse a filter that leaves gaps (`OptionError`): brokers do not read objects with them."""
+    if mode is not FilterMode.TOMBSTONE:
+        raise OptionError(
+            "brokers do not read objects that leave gaps",
+            expected="the filter mode tombstone",
+            found=mode.value,
+        )
 
 
 def _brokers_record(recorded: DriverMetadata, policies: EffectivePolicies) -> DriverMetadata:

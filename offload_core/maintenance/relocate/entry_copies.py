@@ -2,17 +2,18 @@
 
 Positions and bytes stay. An offload reads ids without a gap, and lets a filter take entries out of them. So an entry
 that was left out before is read as one without bytes, and a filter that knows those ids takes it out again; the old
-copy's filter record stays as it is.
+copy's filter record stays as it is. A copy that went through no filter may go through one now.
 
 Before a new copy takes the old one's place, every byte of it is verified as by `offload verify --deep`, and it is
-opened as readers will; of a copy in another format the entries have the ids, lengths and bytes of the old copy's.
+opened as readers will; of a copy by entries they have the ids, lengths and bytes of the old copy's, or what the filter
+makes of them.
 """
 
 from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,7 @@ from offload_core.format.codec.object_marks import (
     REPAIRED_FROM_KEY,
     ObjectMarks,
 )
+from offload_core.maintenance.relocate.copy_filters import CopyFilter
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
@@ -103,13 +105,17 @@ class KeptLedger:
     Args:
         entry_count: number of ids of the ledger.
         check: gets the bytes of each batch; if it raises, no more is read.
+        run: what the entries go through as they are copied; used for the sums alone.
 
     Attributes:
-        sums: of the entries that were read, if they were read once and in order.
+        sums: of the entries that the new copy is to have, if they were read once and in order.
     """
 
-    def __init__(self, reader: ColdReader, entry_count: int, check: Callable[[int], None]) -> None:
+    def __init__(
+        self, reader: ColdReader, entry_count: int, check: Callable[[int], None], run: FilterRun | None = None
+    ) -> None:
         self._reader = reader
+        self._run = run
         self._check = check
         self._entry_count = entry_count
         self._present: Longs = np.empty(0, dtype=np.int64)
@@ -130,7 +136,6 @@ class KeptLedger:
         """See `LedgerReader`; an id without an entry has an empty one."""
         last = min(last_entry_id, first_entry_id + _MOST_IDS - 1)
         read = self._reader.read_sparse(first_entry_id, last, max_bytes)
-        self.sums.add(read)
         self._check(int(read.offsets[-1] - read.offsets[0]))
         self._present = read.entry_ids
         lengths = np.zeros(read.stop_entry_id - read.first_entry_id, dtype=np.int64)
@@ -138,7 +143,26 @@ class KeptLedger:
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
         data = read.data[read.offsets[0] : read.offsets[-1]] if len(read) else read.data[:0]
         longs = offsets.data.cast("B").cast("q").toreadonly()
-        return EntryBatch(read.first_entry_id, data.data.toreadonly(), longs)
+        batch = EntryBatch(read.first_entry_id, data.data.toreadonly(), longs)
+        self.sums.add(read if self._run is None else self._filtered(self._run, read, batch))
+        return batch
+
+    def _filtered(self, run: FilterRun, read: SparseEntries, batch: EntryBatch) -> SparseEntries:
+        if len(read) < len(batch):
+            raise DataLossError(
+                "entries are missing of a copy that went through no filter",
+                ledger_id=self.ledger_id,
+                entry_id=batch.first_entry_id
+                + int(self.are_absent(batch.first_entry_id, len(batch)).argmax()),
+            )
+        made = run.apply(self.ledger_id, batch)
+        return SparseEntries(
+            first_entry_id=made.first_entry_id,
+            stop_entry_id=made.stop_entry_id,
+            entry_ids=made.entry_ids,
+            data=made.data,
+            offsets=made.offsets,
+        )
 
     def are_absent(self, first_entry_id: int, count: int) -> npt.NDArray[np.bool_]:
         """Return which of these ids, of the batch that was read last, have no entry."""
@@ -158,27 +182,21 @@ class _LeftOut:
 
     stop: Position | None = None
 
-    def __init__(self) -> None:
-        self.ledger: KeptLedger | None = None
+    def __init__(self, ledgers: Iterable[KeptLedger]) -> None:
+        self._ledgers = {ledger.ledger_id: ledger for ledger in ledgers}
 
     def look(self, ledger_id: int, entries: EntryBatch) -> memoryview:
-        assert self.ledger is not None
-        assert self.ledger.ledger_id == ledger_id
-        return self.ledger.are_absent(entries.first_entry_id, len(entries)).astype(np.int32).data
+        ledger = self._ledgers[ledger_id]
+        return ledger.are_absent(entries.first_entry_id, len(entries)).astype(np.int32).data
 
 
 class KeptRun(FilterRun):
     """The run of a filter that ran before: it leaves out the same entries, and has the same record."""
 
-    def __init__(self, record: FilterRecord) -> None:
-        self._left_out = _LeftOut()
-        super().__init__(record.name, record.mode, self._left_out)
+    def __init__(self, record: FilterRecord, ledgers: Iterable[KeptLedger]) -> None:
+        super().__init__(record.name, record.mode, _LeftOut(ledgers))
         self._record = record
         self.stop = record.stop
-
-    def read_from(self, ledger: KeptLedger) -> None:
-        """Read entries of this ledger from now on."""
-        self._left_out.ledger = ledger
 
     def takes(self, _: EntryPosition) -> bool:
         """Return True: all was decided before."""
@@ -310,30 +328,45 @@ class EntryCopies:
         format_: ObjectFormat,
         check: Check,
         marks: Mapping[str, str] = MappingProxyType({}),
+        copy_filter: CopyFilter | None = None,
     ) -> CopiedEntries:
         """Write ledgers into one new copy; one alone, unless it is a streaming object.
 
         Args:
             marks: user metadata of the new copy, beside that of the old ones.
+            copy_filter: what the entries go through, none of which did before.
 
         Raises:
             DataLossError: entries are missing; nothing is left of the new copy, if its store answers.
             OptionError: a copy was filtered, and how is not known or does not fit the format; or it lost entries.
-            StoreError, FormatError: of either side.
+            StoreError, FormatError: of either side, or the filter.
         """
         with ExitStack() as held:
             about = self._about(name, ledgers[0]) | dict(marks)
             filters = self._filters(name, ledgers)
+            if filters and copy_filter is not None:
+                raise OptionError("the copy went through a filter before", ledger_id=ledgers[0].ledger_id)
             kept: list[KeptLedger] = []
             for ledger in ledgers:
                 reader = held.enter_context(closing(self._readers.open(ledger, name)))
-                kept.append(KeptLedger(reader, ledger.info.entries or 0, check))
+                sums_run = None if copy_filter is None else copy_filter.open()
+                kept.append(KeptLedger(reader, ledger.info.entries or 0, check, sums_run))
+            run: FilterRun | None = None
+            segment_filter: SegmentFilter | None = None
+            if filters:
+                run = KeptRun(_together(list(filters.values())), kept)
+                segment_filter = KeptFilter(run, filters)
+            elif copy_filter is not None:
+                run = copy_filter.open()
+                segment_filter = SegmentFilter(run, None)
             if format_ is ObjectFormat.STREAMING:
-                size = self._segment(ledgers, kept, uuid, about, filters)
+                size = self._segment(ledgers, kept, uuid, about, segment_filter)
+                ran = {} if segment_filter is None else segment_filter.records()
             else:
-                size = self._whole(kept[0], uuid, format_, about, filters)
+                size = self._whole(kept[0], uuid, format_, about, run)
+                ran = {} if run is None else {kept[0].ledger_id: run.record()}
             sums = {each.ledger_id: each.sums for each in kept}
-        return CopiedEntries(sums=sums, filters=filters, size_bytes=size)
+        return CopiedEntries(sums=sums, filters=ran, size_bytes=size)
 
     def _whole(
         self,
@@ -341,11 +374,8 @@ class EntryCopies:
         uuid: UUID,
         format_: ObjectFormat,
         about: Mapping[str, str],
-        filters: Mapping[int, FilterRecord],
+        run: FilterRun | None,
     ) -> int:
-        run = KeptRun(filters[ledger.ledger_id]) if filters else None
-        if run is not None:
-            run.read_from(ledger)
         offloader = LedgerOffloader(
             self._target,
             max_block_bytes=self._block_bytes,
@@ -360,9 +390,8 @@ class EntryCopies:
         kept: Sequence[KeptLedger],
         uuid: UUID,
         about: Mapping[str, str],
-        filters: Mapping[int, FilterRecord],
+        segment_filter: SegmentFilter | None,
     ) -> int:
-        run = KeptRun(_together(list(filters.values()))) if filters else None
         with ThreadPoolExecutor(4, thread_name_prefix="offload-relocate") as pool:
             offloader = SegmentOffloader(
                 self._target,
@@ -371,15 +400,10 @@ class EntryCopies:
                 max_block_bytes=self._block_bytes,
             )
             handle = offloader.open_segment(
-                uuid,
-                EntryPosition(ledgers[0].ledger_id, 0),
-                about,
-                segment_filter=None if run is None else KeptFilter(run, filters),
+                uuid, EntryPosition(ledgers[0].ledger_id, 0), about, segment_filter=segment_filter
             )
             try:
                 for ledger, record in zip(kept, ledgers, strict=True):
-                    if run is not None:
-                        run.read_from(ledger)
                     _offer_all(handle, ledger, record.info.entries or 0)
                     handle.end_ledger(record.info)
                 handle.close()
@@ -406,7 +430,7 @@ class EntryCopies:
                     ledger_id=ledger.ledger_id,
                 )
             if filters:
-                found[ledger.ledger_id] = filters[0] if len(filters) == 1 else _together(filters)
+                found[ledger.ledger_id] = _together(filters)
         if found and len(found) < len(ledgers):
             raise OptionError("some of the ledgers went through a filter, and others did not")
         return found
@@ -435,6 +459,8 @@ class EntryCopies:
 
 def _together(records: Sequence[FilterRecord]) -> FilterRecord:
     """Join the filter records of several copies, of one name and mode."""
+    if len(records) == 1:
+        return records[0]
     if len({(each.name, each.mode) for each in records}) > 1:
         raise OptionError("copies that went through different filters do not become one")
     stops = [each.stop for each in records]

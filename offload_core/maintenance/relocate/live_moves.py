@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.maintenance.live import LiveCopies, LiveReplacements
+from offload_core.maintenance.live.live_copies import check_readable
 from offload_core.maintenance.relocate.planning import Left, Move, TopicPlan, Wanted, plan_topic
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.known_tiers import tier_record
@@ -27,8 +28,11 @@ def plan_live_topic(
     Raises:
         UnknownTopicError: the cluster has no record of it.
         DataLossError: a copy that was given before is not whole, or not read, and was taken back.
-        OptionError: policies name no tier. StoreError: a store or a broker fails.
+        OptionError: policies name no tier, or brokers do not read what the filter leaves.
+        StoreError: a store or a broker fails.
     """
+    if wanted.filter is not None:
+        check_readable(wanted.filter.mode)
     copies = live.copies(topic)
     plan = _plan(copies, wanted, target)
     own = own_ledgers(copies.read_mirror())

@@ -28,6 +28,7 @@ from uuid import UUID, uuid4
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.relocate.byte_copies import copy_attempt
+from offload_core.maintenance.relocate.copy_filters import CopyFilter, Filtering
 from offload_core.maintenance.relocate.entry_copies import (
     DEFAULT_BLOCK_BYTES,
     Check,
@@ -45,6 +46,7 @@ from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, other_
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import (
     DriverMetadata,
+    EntryPosition,
     LedgerRecord,
     ManagedLedgerInfo,
     OtherCopy,
@@ -77,6 +79,7 @@ class CopyOrder:
         ledgers: the records of its ledgers.
         old_keys: keys of the old copy, if it is copied byte by byte: the first that exists.
         marks: user metadata of the new copy, beside that of the old one.
+        filter: what its entries go through; None for nothing.
     """
 
     move: Move
@@ -85,6 +88,7 @@ class CopyOrder:
     ledgers: tuple[LedgerRecord, ...]
     old_keys: tuple[ObjectKey, ...]
     marks: Mapping[str, str]
+    filter: CopyFilter | None = None
 
     @property
     def copy(self) -> OtherCopy:
@@ -182,7 +186,9 @@ class CopyMaker:
             there = (key for key in order.old_keys if look_up(self._source, key.index_key) is not None)
             old = next(there, order.old_keys[0])
             return copy_attempt(self._source, old, self._target, order.key, check, order.marks), {}, {}
-        copied = self._entries.copy(move.name, order.ledgers, order.uuid, move.format, check, order.marks)
+        copied = self._entries.copy(
+            move.name, order.ledgers, order.uuid, move.format, check, order.marks, order.filter
+        )
         filters = {each: record.pack(short=True) for each, record in copied.filters.items()}
         return copied.size_bytes, copied.sums, filters
 
@@ -242,6 +248,7 @@ class Mover:
         now_ms: the time, in ms since 1970, UTC.
         block_bytes: of objects that are written in another format.
         listener: gets the number of bytes as they are read; an error that it raises ends the move.
+        filtering: what copies go through of which the plan says so.
 
     Attributes:
         maker: reads and writes the objects of moves that are begun, in any process.
@@ -257,8 +264,10 @@ class Mover:
         now_ms: Callable[[], int],
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         listener: Callable[[int], None] = lambda _: None,
+        filtering: Filtering | None = None,
     ) -> None:
         self._registry = registry
+        self._filtering = filtering
         self._source = source
         self._target = target
         self._audit = audit
@@ -274,6 +283,7 @@ class Mover:
             LiveAttemptError: another process works on a new copy of these ledgers; nothing was changed.
             AttemptError: the ledgers have other copies by now, or another attempt, or are to be deleted.
             DataLossError: the new copy is not what the old one was.
+            UnresolvedTransactionError: its entries are not all settled, so no filter can decide; nothing was changed.
             StoreError, FormatError: of either tier or of where it is written down.
         """
         with self.begin(move) as begun:
@@ -294,7 +304,8 @@ class Mover:
         Errors as of `move`, and those of ledgers that were deleted meanwhile.
         """
         uuid, driver = uuid4(), tier_record(self._target, move.format)
-        old = _by_uuid(self._registry.info(move.name), move)
+        info = self._registry.info(move.name)
+        old = _by_uuid(info, move)
         recorded = old[move.replaces[0]]
         old_keys = [recorded.key] if recorded.mapfile_key is None else [recorded.key, recorded.mapfile_key]
         order = CopyOrder(
@@ -304,6 +315,7 @@ class Mover:
             ledgers=(),
             old_keys=tuple(old_keys),
             marks=dict(self._registry.marks),
+            filter=self._filter_of(move, info),
         )
         self._audit.record(
             Change(
@@ -321,6 +333,14 @@ class Mover:
             with self._given_up(order):
                 ledgers = _ledgers(self._registry.info(move.name), move)
             yield Begun(order=replace(order, ledgers=ledgers), check=check)
+
+    def _filter_of(self, move: Move, info: ManagedLedgerInfo) -> CopyFilter | None:
+        if move.how is not How.FILTERED:
+            return None
+        assert self._filtering is not None
+        ledgers = _ledgers(info, move)
+        last = EntryPosition(ledgers[-1].ledger_id, (ledgers[-1].info.entries or 0) - 1)
+        return self._filtering.settled(move.topic, last, info)
 
     def end(self, begun: Begun, made: Made | OffloadError) -> Outcome:
         """End a move with the result of `maker`: from now on the new copy is read, or it is deleted.

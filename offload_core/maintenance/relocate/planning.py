@@ -1,7 +1,8 @@
 """Plan of a relocation from a managed ledger's record: copies to move, copies that they replace, and those that stay.
 
-A copy that is in the target already, in the requested format, is done; so a relocation that was broken off goes on with
-the rest. Ledgers are merged only if they follow each other and went through the same filter, or none.
+A copy that is in the target already, in the requested format and through the requested filter, is done; so a relocation
+that was broken off goes on with the rest. Ledgers are merged only if they follow each other and went through the same
+filter, or none.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.maintenance.relocate.copy_filters import WantedFilter
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.known_tiers import is_another_place, is_same_place, place_text
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
@@ -33,6 +35,8 @@ class How(enum.Enum):
     """The new objects are those of the old copy, byte by byte."""
     ENTRIES = "entries"
     """The entries are read, and written in another format."""
+    FILTERED = "filtered"
+    """The entries are read, go through a filter, and are written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,7 @@ class Wanted:
         format: of all new copies; None for each copy's own.
         merge_bytes: approximate bytes of payloads of the segments that ledgers are merged into; None to merge none.
         ledger_ids: only these ledgers, and segments with one of them; None for all.
+        filter: what copies are to go through that went through none before; None for nothing.
 
     Raises:
         OptionError: they contradict each other.
@@ -109,14 +114,18 @@ class Wanted:
     format: ObjectFormat | None = None
     merge_bytes: int | None = None
     ledger_ids: frozenset[int] | None = None
+    filter: WantedFilter | None = None
 
     def __post_init__(self) -> None:
         if self.merge_bytes is not None:
+            if self.filter is not None:
+                raise OptionError("ledgers are filtered first, and merged by a second call")
             if self.merge_bytes < 1:
                 raise OptionError("a segment has at least one byte", found=self.merge_bytes)
             if self.format not in (None, ObjectFormat.STREAMING):
                 raise OptionError("merged ledgers are in streaming objects", found=self.format.value)
-        if is_same_place(self.target, self.source) and self.format is None and self.merge_bytes is None:
+        is_changed = any(each is not None for each in (self.format, self.merge_bytes, self.filter))
+        if is_same_place(self.target, self.source) and not is_changed:
             raise OptionError("the copies are there already", found=place_text(self.target))
 
     def is_there(self, driver: DriverMetadata | None) -> bool:
@@ -208,20 +217,35 @@ class _Planning:
     def _whole(self, ledger: LedgerRecord, driver: DriverMetadata | None) -> None:
         known = ObjectFormat.PIP17 if driver is None else driver.ledger_format
         format_ = self._wanted.format or known
-        if self._wanted.is_there(driver) and format_ is known:
-            self._done.append(ledger.ledger_id)
-        elif self._wanted.is_elsewhere(driver) and not self._wanted.is_there(driver):
+        is_filtered = self._is_filtered(ledger)
+        if self._wanted.is_elsewhere(driver) and not self._wanted.is_there(driver):
             self._leave(ledger, driver)
-        elif format_ is known:
+        elif isinstance(is_filtered, str):
+            self._leave_why(ledger, is_filtered)
+        elif is_filtered and self._wanted.is_there(driver) and format_ is known:
+            self._done.append(ledger.ledger_id)
+        elif is_filtered and format_ is known:
             self._move([ledger], CopyForm.LEDGER, How.BYTES, known)
-        elif format_ is ObjectFormat.STREAMING:
-            self._move([ledger], CopyForm.SEGMENT, How.ENTRIES, format_)
         else:
-            self._move([ledger], CopyForm.LEDGER, How.ENTRIES, format_)
+            form = CopyForm.SEGMENT if format_ is ObjectFormat.STREAMING else CopyForm.LEDGER
+            self._move([ledger], form, How.ENTRIES if is_filtered else How.FILTERED, format_)
+
+    def _is_filtered(self, ledger: LedgerRecord) -> bool | str:
+        """Return whether a ledger went through the filter that is wanted, or why it cannot; True if none is."""
+        wanted, before = self._wanted.filter, recorded_filters(ledger)
+        if wanted is None:
+            return True
+        if not before:
+            return False
+        other = next((record for record in before if not wanted.is_as(record)), None)
+        if other is not None:
+            return f"it went through the filter {other.name} before, which left a {other.mode.value} for each entry"
+        return len(before) == len(ledger.copy_uuids) or "a part of it went through the filter before"
 
     def _segmented(self, ledger: LedgerRecord, segments: dict[UUID, Segment]) -> None:
         context = ledger.context
         assert context is not None
+        is_filtered = self._is_filtered(ledger)
         drivers = [share.driver or context.driver for share in context.segments if share.complete]
         away = [
             each for each in drivers if self._wanted.is_elsewhere(each) and not self._wanted.is_there(each)
@@ -233,8 +257,18 @@ class _Planning:
                 self._leave_why(
                     ledger, "only a part of the ledger is in segments, and one object has all of it"
                 )
+            elif isinstance(is_filtered, str):
+                self._leave_why(ledger, is_filtered)
             else:
-                self._move([ledger], CopyForm.LEDGER, How.ENTRIES, self._wanted.format)
+                how = How.ENTRIES if is_filtered else How.FILTERED
+                self._move([ledger], CopyForm.LEDGER, how, self._wanted.format)
+            return
+        if is_filtered is not True:
+            why = (
+                is_filtered
+                or "it is in segments, which become one object as they are filtered: give its format"
+            )
+            self._leave_why(ledger, why)
             return
         is_done = True
         for share in context.segments:

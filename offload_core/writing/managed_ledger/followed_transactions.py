@@ -4,7 +4,8 @@
                            if it is settled farther
     settle_transactions    does so for a managed ledger that need not be open here, over its sealed ledgers; what is in
                            the ledger that is written, its owner settles
-    open_filter            its run over what is offloaded next
+    settled_transactions   what that gives to filters; `persisted_transactions` reads no entries for it
+    open_filter            a filter's run over what is offloaded next
 
 Entries are read hot or cold, as they are there. What a topic's owner and others do meanwhile does no harm: a snapshot
 is right for its stable position for ever, and of two the farther one stays. A process may end between any two lines.
@@ -289,38 +290,61 @@ class _Topic:
 
     def settle(self) -> SettledTransactions | None:
         """See `FilteredTopic`."""
-        environment, name = self._environment, self._managed_ledger
-        snapshot = environment.snapshots.read(name)
-        if snapshot is None:
-            return None
-        waits_for = None
-        if snapshot.stop <= self._last:
-            sealed = LedgersView.of(self._info, None).last_position()
-            known = environment.waits.get(name)
-            if known is not None and (known.stable_position, known.sealed) == (
-                snapshot.stable_position,
-                sealed,
-            ):
-                waits_for = known.waits_for
-            if waits_for is None:
-                snapshot = settle_transactions(environment, name, self._last)
-                if snapshot is None:
-                    return None  # the topic is being deleted
-                if snapshot.stop <= self._last:
-                    waits_for = self._waits_for()
-                    environment.waits[name] = KnownWait(
-                        stable_position=snapshot.stable_position, sealed=sealed, waits_for=waits_for
-                    )
-        if waits_for is None:
-            environment.waits.pop(name, None)
-        return SettledTransactions(
-            stop=(snapshot.stop.ledger_id, snapshot.stop.entry_id),
-            aborted=frozenset(snapshot.aborted),
-            waits_for=waits_for or "",
-            markers_matter=has_unsettled_copies(self._info),
-        )
+        return settled_transactions(self._environment, self._managed_ledger, self._last, self._info)
 
-    def _waits_for(self) -> str:
-        status = look_at_transactions(self._environment, self._managed_ledger)
-        found = next(iter(status.open_transactions.items()), None)
-        return "its transactions" if found is None else f"transaction {found[0]}, open since entry {found[1]}"
+
+def settled_transactions(
+    environment: Environment, name: str, last: EntryPosition, info: ManagedLedgerInfo
+) -> SettledTransactions | None:
+    """Settle a topic's transactions up to an entry, or as far as its sealed ledgers allow; None if it has no snapshot.
+
+    Args:
+        info: the record as it is now.
+
+    Errors as `settle_transactions`.
+    """
+    snapshot = environment.snapshots.read(name)
+    if snapshot is None:
+        return None
+    waits_for = None
+    if snapshot.stop <= last:
+        sealed = LedgersView.of(info, None).last_position()
+        known = environment.waits.get(name)
+        if known is not None and (known.stable_position, known.sealed) == (snapshot.stable_position, sealed):
+            waits_for = known.waits_for
+        if waits_for is None:
+            snapshot = settle_transactions(environment, name, last)
+            if snapshot is None:
+                return None  # the topic is being deleted
+            if snapshot.stop <= last:
+                waits_for = _waits_for(environment, name)
+                environment.waits[name] = KnownWait(
+                    stable_position=snapshot.stable_position, sealed=sealed, waits_for=waits_for
+                )
+    if waits_for is None:
+        environment.waits.pop(name, None)
+    return _settled(snapshot, info, waits_for or "")
+
+
+def persisted_transactions(
+    snapshots: SnapshotStore, name: str, last: EntryPosition, info: ManagedLedgerInfo
+) -> SettledTransactions | None:
+    """The same by the snapshot alone, however far it goes: no entry is read. Errors as `SnapshotStore.read`."""
+    del last
+    snapshot = snapshots.read(name)
+    return None if snapshot is None else _settled(snapshot, info, "its owner to settle its transactions")
+
+
+def _settled(snapshot: BufferSnapshot, info: ManagedLedgerInfo, waits_for: str) -> SettledTransactions:
+    return SettledTransactions(
+        stop=(snapshot.stop.ledger_id, snapshot.stop.entry_id),
+        aborted=frozenset(snapshot.aborted),
+        waits_for=waits_for,
+        markers_matter=has_unsettled_copies(info),
+    )
+
+
+def _waits_for(environment: Environment, name: str) -> str:
+    status = look_at_transactions(environment, name)
+    found = next(iter(status.open_transactions.items()), None)
+    return "its transactions" if found is None else f"transaction {found[0]}, open since entry {found[1]}"

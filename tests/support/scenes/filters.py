@@ -117,7 +117,7 @@ class FilteredTopic:
 
     def cold(self, ledger, stop=None):
         """The entries of a ledger's copy, by their ids, in several reads; all, or those below a stop."""
-        reader = ColdReaders(self.tiers).open(ledger)
+        reader = ColdReaders(self.tiers).open(ledger, NAME)
         last = (ledger.info.entries or 0 if stop is None else stop) - 1
         found = dict(read_sparse_through(reader, 0, last, 300))
         assert list(found) == sorted(found)

@@ -12,6 +12,7 @@ from managed_ledgers import Audit, Clock, environment_of
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectKey
+from offload_core.format.messages.entry import pack_tombstone, split_entry
 from offload_core.maintenance.live import LiveCluster, LiveTopicOffloads
 from offload_core.maintenance.live.brokers import BrokersOffload
 from offload_core.metadata.catalogue import parse_topic
@@ -25,6 +26,7 @@ from offload_core.metadata.records import (
     OffloadContext,
 )
 from offload_core.metadata.records.live_changes import own_ledgers
+from offload_core.metadata.records.offload_context import FILTER_PROPERTY
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.live_records import LiveRecordStore, MirrorStore
 from offload_core.storage.tier import Tier
@@ -91,6 +93,7 @@ class LiveTopic:
         loaded: the record and its version as the broker has them; None while no broker has the topic loaded.
         is_denied: whether the broker cannot read the tiers. denied_bucket: one that it cannot read.
         is_offloading: whether it offloads the topic itself at the moment.
+        aborted: transactions that were; the ids of none are 0.
     """
 
     folder: Path
@@ -103,6 +106,7 @@ class LiveTopic:
     is_denied: bool = False
     denied_bucket: str | None = None
     is_offloading: bool = False
+    aborted: set[tuple[int, int]] = field(default_factory=set)
 
     def __post_init__(self):
         self.cold, self.other = self.folder / "cold", self.folder / "other"
@@ -130,10 +134,13 @@ class LiveTopic:
         return self.records.require(NAME).info
 
     def send(self, count):
-        """Append to the open ledger."""
+        """Append messages to the open ledger."""
+        self.append(*(entry(b"message %d" % next(self._numbers)) for _ in range(count)))
+
+    def append(self, *payloads):
+        """Append entries to the open ledger."""
         ledger_id = max(self.payloads)
-        for _ in range(count):
-            payload = entry(b"message %d" % next(self._numbers))
+        for payload in payloads:
             self._writers[ledger_id].append(payload)
             self.payloads[ledger_id].append(payload)
 
@@ -293,15 +300,28 @@ class LiveTopic:
         return [bytes(payload) for _, _, payload in read_object(data, index, key)]
 
     def check(self, where=""):
-        """Nothing is lost: each copy that the record names is whole, and the last ledger has none."""
+        """Nothing is lost: each copy that the record names is whole, and the last ledger has none.
+
+        One that a filter of transactions went through has tombstones in the place of what was aborted.
+        """
         info = self.info()
         for ledger in info.ledgers:
             if ledger.has_complete_copy:
-                assert self.cold_entries(ledger) == self.payloads[ledger.ledger_id], (where, ledger)
+                through = ledger.context.driver.get(FILTER_PROPERTY)
+                payloads = self.payloads[ledger.ledger_id]
+                expected = payloads if through is None else list(map(self._filtered, payloads))
+                assert self.cold_entries(ledger) == expected, (where, ledger)
                 bucket = ledger.context.driver.get("bucket")
-                assert ledger.context.driver == brokers_driver(bucket), (where, ledger)
+                recorded = brokers_driver(bucket).with_property(FILTER_PROPERTY, through)
+                assert ledger.context.driver == recorded, (where, ledger)
         assert info.in_order[-1].context is None, where
         assert set(self.payloads) == set(self.ledgers.ledgers), where
+
+    def _filtered(self, payload):
+        parts = split_entry(payload)
+        ids = parts.metadata.txnid_most_bits, parts.metadata.txnid_least_bits
+        is_aborted = ids in self.aborted and not parts.is_marker
+        return pack_tombstone(payload) if is_aborted else payload
 
     def check_done(self, where="", *, but=()):
         """Once a run has no more to do all that may go is offloaded, brokers know it, and nothing else is left."""
