@@ -761,6 +761,6 @@ FAMILIES = {
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
-def test_kernels_stay_within_bounds_in_a_million_cases():
-    """Some six minutes of CPU, by two processes; the seed differs by the night, and is in the output of a failure."""
-    run_checked(Path(__file__), seed=Random().randrange(1 << 40), cases=1_000_000, timeout_s=7000)
+def test_kernels_stay_within_bounds_in_very_many_cases():
+    """Some two minutes of CPU, by two processes; the seed differs by the night, and is in the output of a failure."""
+    run_checked(Path(__file__), seed=Random().randrange(1 << 40), cases=250_000, timeout_s=7000)

@@ -117,6 +117,6 @@ FAMILIES = {
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
-def test_kernels_of_schemas_stay_within_bounds_in_a_million_cases():
-    """300,000 payloads of each family."""
-    run_checked(Path(__file__), seed=Random().randrange(1 << 40), cases=1_200_000 // PAYLOADS, timeout_s=7000)
+def test_kernels_of_schemas_stay_within_bounds_in_very_many_cases():
+    """75,000 payloads of each family, others each time."""
+    run_checked(Path(__file__), seed=Random().randrange(1 << 40), cases=300_000 // PAYLOADS, timeout_s=7000)

@@ -26,6 +26,7 @@ def test_long(): pass
 
 def test_steps(sample):
     print("steps:", *sample(range(10), every=5))
+    print("more:", len(sample(range(1000), every=240)))
 
 def test_examples():
     drawn = []
@@ -78,8 +79,9 @@ def test_nightly_runs_everything(run, capsys):
     assert sorted(ran) == sorted([*cases, "test_one", "test_two", "test_long", "test_steps", "test_examples"])
     printed = capsys.readouterr().out
     assert "steps: 0 1 2 3 4 5 6 7 8 9" in printed
+    assert "more: 100" in printed, "24 times as many as by day"
     assert "examples 500" in printed
-    assert "effort: everything (--nightly)" in printed
+    assert "effort: every case (--nightly)" in printed
 
 
 def test_loops_and_examples_are_sampled_by_the_seed_that_the_header_shows(run, capsys):

@@ -1,7 +1,7 @@
 """A crash matrix: something is done once for each call of its stores, and for each way in which that call goes wrong.
 
 After each fault, what must hold wherever a process ends is checked; then the same is done to its end. Some of the
-points are taken, others each day; all of them with `--nightly`.
+points are taken, others each day; with `--nightly` many more (`effort`).
 """
 
 import itertools

@@ -81,9 +81,12 @@ class Turn(Points):
             self._happens()
 
 
-def each_turn(make, run, happens, *, after=False):
-    """Run once for each call that it makes, before or after which something else happens; yield the results."""
-    for at in range(1, 1000):
+EACH_CALL = range(1, 1000)
+
+
+def each_turn(make, run, happens, *, after=False, calls=EACH_CALL):
+    """Run once for each of these calls, before or after which something else happens; yield the results."""
+    for at in calls:
         world = make()
         happened = []
         points = Turn(at, lambda world=world, happened=happened: happened.append(happens(world)), after=after)

@@ -4,7 +4,8 @@
 - `@pytest.mark.long`: it takes seconds, so `make check` leaves it out.
 - `@pytest.mark.sampled(5)` on a test, a class or a module: a fifth of its cases runs. The day chooses the fifth, so
   five days in a row run every case; `--sample-seed` repeats another day's choice, and pytest's header shows it.
-- `sample(steps, every=5)`, a fixture: the same for a loop inside a test, such as the steps of a crash matrix.
+- `sample(steps, every=5)`, a fixture: the same for a loop inside a test, such as the steps of a crash matrix. With
+  `--nightly` it is 24 times as many: all of them, unless the stride is longer than that.
 - Hypothesis draws 10 examples of each property, or 250 with `--nightly`. `@effort(2)` draws twice as many, and
   `effort(0.4, stateful_step_count=25)` are the settings of a costly state machine.
 """
@@ -23,6 +24,9 @@ from hypothesis import HealthCheck, settings
 Case = TypeVar("Case")
 Sample = Callable[[Sequence[Case], int], Sequence[Case]]
 """The fixture `sample`."""
+
+NIGHTLY_STEPS = 24
+"""So many times as many steps of a loop as by day. A night that takes all of each loop would be longer than a night."""
 
 for _name, _examples in (("sampled", 10), ("nightly", 250)):
     # A busy machine is no fault of a property.
@@ -59,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     if config.option.nightly:
-        return "effort: everything (--nightly)"
+        return f"effort: every case (--nightly), --sample-seed={config.option.sample_seed}"
     return f"effort: sampled, --sample-seed={config.option.sample_seed}"
 
 
@@ -87,11 +91,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def sample(request: pytest.FixtureRequest) -> Sample[Case]:
-    """Choose one of `every` of a sequence, others each day; the whole of it with `--nightly`."""
+    """Choose one of `every` of a sequence, others each day; with `--nightly` 24 times as many, or all."""
 
     def choose(of: Sequence[Case], every: int) -> Sequence[Case]:
         if request.config.option.nightly:
-            return of
+            every = every // NIGHTLY_STEPS
         return _chosen(of, every, request.node.nodeid, request.config)
 
     return choose

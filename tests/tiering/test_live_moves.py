@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from crash_points import Killed, Points, each_turn
+from crash_points import EACH_CALL, Killed, Points, each_turn
 from scenes.live_topics import (
     BUCKET,
     NAME,
@@ -552,7 +552,7 @@ def _load(topic):
 @pytest.mark.parametrize(
     "happens", [LiveTopic.roll, _load, LiveTopic.offload, move], ids=["roll", "load", "offload", "move"]
 )
-def test_nothing_is_lost_whatever_happens_at_any_call(tmp_path, happens, after):
+def test_nothing_is_lost_whatever_happens_at_any_call(tmp_path, happens, after, sample):
     numbers = iter(range(10_000))
 
     def guarded(topic):
@@ -560,7 +560,11 @@ def test_nothing_is_lost_whatever_happens_at_any_call(tmp_path, happens, after):
             happens(topic)
 
     for topic, result, _ in each_turn(
-        lambda: offloaded(tmp_path / str(next(numbers))), run, guarded, after=after
+        lambda: offloaded(tmp_path / str(next(numbers))),
+        run,
+        guarded,
+        after=after,
+        calls=sample(EACH_CALL, 48),
     ):
         topic.check(str(result))
         topic.offload()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from crash_points import Points, each_turn
+from crash_points import EACH_CALL, Points, each_turn
 from scenes.live_topics import (
     ALL,
     BROKERS_DRIVER,
@@ -512,7 +512,7 @@ def _trim(topic):
 @pytest.mark.parametrize(
     "happens", [LiveTopic.roll, _load, LiveTopic.offload], ids=["roll", "load", "offload"]
 )
-def test_nothing_is_lost_whatever_happens_at_any_call(tmp_path, happens, after):
+def test_nothing_is_lost_whatever_happens_at_any_call(tmp_path, happens, after, sample):
     numbers = iter(range(10_000))
 
     def run(topic, points):
@@ -526,7 +526,11 @@ def test_nothing_is_lost_whatever_happens_at_any_call(tmp_path, happens, after):
             happens(topic)
 
     for topic, result, _ in each_turn(
-        lambda: LiveTopic(tmp_path / str(next(numbers))), run, guarded, after=after
+        lambda: LiveTopic(tmp_path / str(next(numbers))),
+        run,
+        guarded,
+        after=after,
+        calls=sample(EACH_CALL, 48),
     ):
         topic.check(str(result))
         topic.offload()
@@ -537,7 +541,7 @@ def test_nothing_is_lost_whatever_happens_at_any_call(tmp_path, happens, after):
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("happens", [_begin, _trim], ids=["begin", "trim"])
-def test_a_ledger_that_the_broker_takes_at_any_call_is_left_to_it(tmp_path, happens, after):
+def test_a_ledger_that_the_broker_takes_at_any_call_is_left_to_it(tmp_path, happens, after, sample):
     numbers = iter(range(10_000))
 
     def run(topic, points):
@@ -554,7 +558,7 @@ def test_a_ledger_that_the_broker_takes_at_any_call_is_left_to_it(tmp_path, happ
         return False
 
     for topic, result, taken in each_turn(
-        lambda: LiveTopic(tmp_path / str(next(numbers))), run, once, after=after
+        lambda: LiveTopic(tmp_path / str(next(numbers))), run, once, after=after, calls=sample(EACH_CALL, 48)
     ):
         first = min(topic.payloads)
         topic.check(str(result))
