@@ -109,6 +109,16 @@ class ManagedLedgerInfo(_message.Message):
     properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
     def __init__(self, ledgerInfo: _Optional[_Iterable[_Union[ManagedLedgerInfo.LedgerInfo, _Mapping]]] = ..., terminatedPosition: _Optional[_Union[Position, _Mapping]] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ...) -> None: ...
 
+class ManagedLedgerInfoOfBytes(_message.Message):
+    __slots__ = ("ledgerInfo", "terminatedPosition", "properties")
+    LEDGERINFO_FIELD_NUMBER: _ClassVar[int]
+    TERMINATEDPOSITION_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    ledgerInfo: _containers.RepeatedScalarFieldContainer[bytes]
+    terminatedPosition: Position
+    properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
+    def __init__(self, ledgerInfo: _Optional[_Iterable[bytes]] = ..., terminatedPosition: _Optional[_Union[Position, _Mapping]] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ...) -> None: ...
+
 class ManagedLedgerInfoMetadata(_message.Message):
     __slots__ = ("compressionType", "uncompressedSize")
     class CompressionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):

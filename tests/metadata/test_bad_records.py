@@ -193,7 +193,7 @@ def test_a_ledger_that_stands_twice_is_named():
 def test_what_is_required_and_missing_is_named():
     info = records.ManagedLedgerInfo()
     info.ledgerInfo.add(entries=3)
-    with pytest.raises(MetadataError, match=r"lacks what is required.*ledgerInfo\[0\]\.ledgerId"):
+    with pytest.raises(MetadataError, match=r"a ledger in .* lacks what is required.*ledgerId"):
         parse_managed_ledger_info(info.SerializePartialToString())
 
 

@@ -6,7 +6,15 @@ import random
 from dataclasses import replace
 
 import pytest
-from records import STANDALONE_RECORDS, ZOOKEEPER_RECORDS, closed, copied, managed_ledger, still_open
+from records import (
+    STANDALONE_RECORDS,
+    ZOOKEEPER_RECORDS,
+    closed,
+    copied,
+    managed_ledger,
+    still_open,
+    streaming_record,
+)
 from tiers import uuid_of
 
 from offload_core.format.messages.compression import Compression
@@ -14,9 +22,11 @@ from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_
 from offload_core.metadata.records import (
     ManagedLedgerInfo,
     SegmentLayout,
+    managed_ledger_info,
     pack_managed_ledger_info,
     parse_stored_record,
 )
+from offload_core.metadata.records.segments import as_written
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
 from offload_hooks.errors import (
     InvalidKeyError,
@@ -342,3 +352,78 @@ def test_what_is_no_store_or_only_reads_is_refused():
         open_metadata_store("etcd:x")
     with pytest.raises(OptionError, match="begins with the name of a metadata store"):
         open_metadata_store("/a/path")
+
+
+# --- what did not change is not parsed again ---------------------------------------------------
+
+
+def many(count):
+    return managed_ledger(*(closed(number, 9, copied(uuid_of(number))) for number in range(count)))
+
+
+def test_ledgers_that_did_not_change_are_those_that_were_read_before(store):
+    records, other = ManagedLedgerRecords(store), ManagedLedgerRecords(store)
+    records.write(NAME, many(5), None)
+    before = info_in(records)
+    changed = closed(3, 9, copied(uuid_of(9)))
+    other.update(NAME, lambda info: info.with_ledger(changed))
+    after = info_in(records)
+    assert after == info_in(ManagedLedgerRecords(store)) == before.with_ledger(changed)
+    assert [old is new for old, new in zip(before.ledgers, after.ledgers, strict=True)] == [
+        *(True, True, True, False, True)
+    ]
+
+
+def test_bytes_of_what_did_not_change_stay_as_another_wrote_them(store):
+    """A broker may order the fields of a ledger as it likes."""
+    first = managed_ledger(closed(7, 9))
+    plain = pack_managed_ledger_info(first)
+    size = plain[1]
+    ledger, rest = plain[2 : 2 + size], plain[2 + size :]
+    assert (plain[0], ledger[0], rest) == (0x0A, 0x08, b"")
+    turned = bytes([0x0A, size]) + ledger[2:] + ledger[:2]
+    store.put(PATH, turned, None)
+    records = ManagedLedgerRecords(store)
+    records.update(NAME, lambda info: having(info, "touched"))
+    assert written(store).startswith(turned)
+    assert info_in(records).ledgers == first.ledgers
+    changed = closed(7, 9, copied(uuid_of(9)))
+    records.update(NAME, lambda info: info.with_ledger(changed))
+    assert not written(store).startswith(turned)
+    assert info_in(ManagedLedgerRecords(store)).ledgers == (changed,)
+
+
+def test_segments_in_the_other_layout_are_written_in_the_asked_for(store):
+    info = as_written(streaming_record())
+    other = pack_managed_ledger_info(info, segment_layout=SegmentLayout.PIP76)
+    shipped = pack_managed_ledger_info(info)
+    assert other != shipped
+    for stored, layout, expected in (
+        (other, SegmentLayout.SHIPPED, shipped),
+        (shipped, SegmentLayout.PIP76, other),
+    ):
+        for records in (ManagedLedgerRecords(store, segment_layout=layout),) * 2:
+            found = store.get(PATH)
+            store.put(PATH, stored, None if found is None else found[1])
+            known = records.require(NAME)
+            records.write(NAME, known.info, known)
+            assert written(store) == expected
+
+
+def test_a_change_of_a_long_record_parses_and_packs_that_ledger_alone(store, monkeypatch):
+    records = ManagedLedgerRecords(store)
+    records.write(NAME, many(300), None)
+    records.read(NAME)
+    counted = []
+    for name in ("_read_ledger", "_pack_ledger"):
+        real = getattr(managed_ledger_info, name)
+        monkeypatch.setattr(
+            managed_ledger_info,
+            name,
+            lambda *given, real=real, name=name: (counted.append(name), real(*given))[1],
+        )
+    for number in range(3):
+        changed = closed(number, 9, copied(uuid_of(900 + number)))
+        records.update(NAME, lambda info, changed=changed: info.with_ledger(changed))
+    assert counted == ["_pack_ledger"] * 3
+    assert info_in(ManagedLedgerRecords(store)) == info_in(records)

@@ -123,7 +123,7 @@ def test_nothing_is_written_where_nothing_is_new():
 
 
 def test_what_was_written_or_read_last_is_not_parsed_again(monkeypatch):
-    """Of a hundred thousand aborted transactions that takes a second, and an owner persists every few."""
+    """Of a hundred thousand aborted transactions that takes a fifth of a second, and an owner persists every few."""
     store = MemoryMetadataStore()
     snapshots, other = SnapshotStore(store), SnapshotStore(store)
     parsed = []

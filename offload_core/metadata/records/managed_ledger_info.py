@@ -15,7 +15,7 @@ import enum
 import struct
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -210,11 +210,16 @@ _WHAT = "a managed ledger's record"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRecord:
-    """A ledger of a managed ledger: its size and times, and the place of its cold copy (None: never offloaded)."""
+    """A ledger of a managed ledger: its size and times, and the place of its cold copy (None: never offloaded).
+
+    Attributes:
+        packed: its protobuf in a record, once it was read or written; None also where that has the other layout.
+    """
 
     info: LedgerInfo
     context: OffloadContext | None = None
     unknown_fields: bytes = b""
+    packed: bytes | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def ledger_id(self) -> int:
@@ -307,22 +312,29 @@ class ManagedLedgerInfo:
         return replace(self, ledgers=tuple(changed.get(known.ledger_id, known) for known in self.ledgers))
 
 
-def parse_managed_ledger_info(data: bytes | memoryview) -> ManagedLedgerInfo:
+def parse_managed_ledger_info(
+    data: bytes | memoryview, before: ManagedLedgerInfo | None = None
+) -> ManagedLedgerInfo:
     """Decode a bare `ManagedLedgerInfo`.
+
+    Args:
+        before: an earlier value of the record; its ledgers that have the same bytes are taken from there.
 
     Raises:
         MetadataError: not a protobuf of this type, a required field is missing, a ledger is in it twice, or an offload
             context makes no sense; with the ledger.
     """
-    record = parse_protobuf(records.ManagedLedgerInfo, data, _WHAT)
-    for ledger_id, count in Counter(ledger.ledgerId for ledger in record.ledgerInfo).items():
+    record = parse_protobuf(records.ManagedLedgerInfoOfBytes, data, _WHAT)
+    known = {} if before is None else {ledger.packed: ledger for ledger in before.ledgers}
+    ledgers = tuple(known.get(packed) or _read_ledger(packed) for packed in record.ledgerInfo)
+    for ledger_id, count in Counter(ledger.info.ledger_id for ledger in ledgers).items():
         if count > 1:
             raise MetadataError(
                 f"{_WHAT} has a ledger more than once", ledger_id=ledger_id, expected="once", found=count
             )
     terminated = record.terminatedPosition
     return ManagedLedgerInfo(
-        ledgers=tuple(_read_ledger(ledger) for ledger in record.ledgerInfo),
+        ledgers=ledgers,
         terminated_at=EntryPosition(terminated.ledgerId, terminated.entryId)
         if record.HasField("terminatedPosition")
         else None,
@@ -331,13 +343,21 @@ def parse_managed_ledger_info(data: bytes | memoryview) -> ManagedLedgerInfo:
     )
 
 
-def _read_ledger(record: records.ManagedLedgerInfo.LedgerInfo) -> LedgerRecord:
+def _read_ledger(packed: bytes) -> LedgerRecord:
+    record = parse_protobuf(records.ManagedLedgerInfo.LedgerInfo, packed, f"a ledger in {_WHAT}")
     with placed(ledger_id=record.ledgerId):
-        return LedgerRecord(
+        ledger = LedgerRecord(
             info=ledger_info.from_record(record),
             context=read_context(record.offloadContext) if record.HasField("offloadContext") else None,
             unknown_fields=unknown_fields(record),
         )
+    # segments may have the other layout, or not count any more
+    return ledger if record.offloadContext.offloadSegment else _with_packed(ledger, packed)
+
+
+def _with_packed(ledger: LedgerRecord, packed: bytes) -> LedgerRecord:
+    object.__setattr__(ledger, "packed", packed)  # what it is equal to does not change
+    return ledger
 
 
 def pack_managed_ledger_info(
@@ -350,16 +370,29 @@ def pack_managed_ledger_info(
     Raises:
         OptionError: a segment that this layout has no room for, with its ledger.
     """
-    record = records.ManagedLedgerInfo(properties=property_records(info.properties))
+    record = records.ManagedLedgerInfoOfBytes(properties=property_records(info.properties))
     if info.terminated_at is not None:
         record.terminatedPosition.ledgerId = info.terminated_at.ledger_id
         record.terminatedPosition.entryId = info.terminated_at.entry_id
-    for ledger in info.ledgers:
-        packed = ledger_info.to_record(ledger.info)
-        if ledger.context is not None:
-            with placed(ledger_id=ledger.ledger_id):
-                packed.offloadContext.CopyFrom(context_record(ledger.context, segment_layout))
-        packed.MergeFromString(ledger.unknown_fields)
-        record.ledgerInfo.append(packed)
+    if segment_layout is SegmentLayout.SHIPPED:
+        packed = [ledger.packed or _packed(ledger) for ledger in info.ledgers]
+    else:
+        packed = [_pack_ledger(ledger, segment_layout) for ledger in info.ledgers]
+    record.ledgerInfo.extend(packed)
     record.MergeFromString(info.unknown_fields)
+    return record.SerializeToString(deterministic=True)
+
+
+def _packed(ledger: LedgerRecord) -> bytes:
+    packed = _pack_ledger(ledger, SegmentLayout.SHIPPED)
+    _with_packed(ledger, packed)
+    return packed
+
+
+def _pack_ledger(ledger: LedgerRecord, layout: SegmentLayout) -> bytes:
+    record = ledger_info.to_record(ledger.info)
+    if ledger.context is not None:
+        with placed(ledger_id=ledger.ledger_id):
+            record.offloadContext.CopyFrom(context_record(ledger.context, layout))
+    record.MergeFromString(ledger.unknown_fields)
     return record.SerializeToString(deterministic=True)

@@ -114,7 +114,8 @@ def as_written(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
     Older records of ledgers with segments have `complete` in the context, and no mark in the shares that the hot copy
     is gone.
     """
-    return info.with_ledgers(_as_written(ledger) for ledger in info.ledgers if shares_of(ledger))
+    segmented = [ledger for ledger in info.ledgers if shares_of(ledger)]
+    return info.with_ledgers(map(_as_written, segmented)) if segmented else info
 
 
 def _as_written(ledger: LedgerRecord) -> LedgerRecord:

@@ -58,8 +58,11 @@ class StoredRecord:
     standalone: StandaloneHeader | None = None
 
 
-def parse_stored_record(data: bytes | memoryview) -> StoredRecord:
+def parse_stored_record(data: bytes | memoryview, before: ManagedLedgerInfo | None = None) -> StoredRecord:
     """Decode a record, however it is wrapped.
+
+    Args:
+        before: see `parse_managed_ledger_info`.
 
     Raises:
         FormatError: a subclass, with the byte or the ledger; the caller adds the record's name as key.
@@ -75,7 +78,7 @@ def parse_stored_record(data: bytes | memoryview) -> StoredRecord:
     with placed(offset=start):
         compression, record = _unwrap(view[start:], start)
         return StoredRecord(
-            info=parse_managed_ledger_info(record), compression=compression, standalone=standalone
+            info=parse_managed_ledger_info(record, before), compression=compression, standalone=standalone
         )
 
 

@@ -22,10 +22,14 @@ from offload_core.metadata.records.segments import as_written
 from offload_core.metadata.records.stored_record import StoredRecord, pack_stored_record, parse_stored_record
 from offload_core.metadata.stores.record_paths import list_names, record_path
 from offload_core.metadata.stores.resolved_writes import delete_resolved, put_resolved, until_first
+from offload_hooks.bounded_cache import BoundedCache
 from offload_hooks.errors import UnknownTopicError, VersionConflictError, placed
 from offload_hooks.metadata_stores import WritableMetadataStore
 
 Change = Callable[[ManagedLedgerInfo], ManagedLedgerInfo]
+
+MOST_KNOWN_LEDGERS = 20_000
+"""Ledgers of records that were read or written last are kept, so that only what changed is parsed: some 30 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,10 @@ class ManagedLedgerRecords:
         self.store = store
         self._compression = compression
         self._segment_layout = segment_layout
+        # of a record of many ledgers few change from one read to the next
+        self._known = BoundedCache[str, ManagedLedgerInfo](
+            MOST_KNOWN_LEDGERS, size_of=lambda info: len(info.ledgers)
+        )
 
     def names(self, namespaces: Collection[str] | None = None) -> list[str]:
         """The managed ledgers of these namespaces (`tenant/namespace`), or of all, in no order."""
@@ -71,7 +79,11 @@ class ManagedLedgerRecords:
         """A record; None if there is none."""
         path = record_path(name)
         found = self.store.get(path)
-        return None if found is None else _parsed(path, *found)
+        if found is None:
+            return None
+        parsed = _parsed(path, *found, self._known.get(path))
+        self._known.put(path, parsed.info)
+        return parsed
 
     def require(self, name: str) -> VersionedInfo:
         """A record; `UnknownTopicError` if there is none."""
@@ -99,12 +111,10 @@ class ManagedLedgerRecords:
         data = pack_stored_record(
             StoredRecord(info=info, compression=compression), segment_layout=self._segment_layout
         )
-        version = None if expected is None else expected.version
-        return VersionedInfo(
-            info=info,
-            version=put_resolved(self.store, record_path(name), data, version),
-            compression=compression,
-        )
+        path, version = record_path(name), None if expected is None else expected.version
+        written = put_resolved(self.store, path, data, version)
+        self._known.put(path, info)
+        return VersionedInfo(info=info, version=written, compression=compression)
 
     def update(self, name: str, change: Change) -> VersionedInfo:
         """Change a record, also while others change it; return the new one.
@@ -137,9 +147,9 @@ class ManagedLedgerRecords:
         delete_resolved(self.store, record_path(name), expected.version)
 
 
-def _parsed(path: str, value: bytes, version: int) -> VersionedInfo:
+def _parsed(path: str, value: bytes, version: int, before: ManagedLedgerInfo | None = None) -> VersionedInfo:
     with placed(key=path):
-        record = parse_stored_record(value)
+        record = parse_stored_record(value, before)
     return VersionedInfo(info=record.info, version=version, compression=record.compression)
 
 
