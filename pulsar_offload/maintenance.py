@@ -123,7 +123,7 @@ def relocate(
         records: the topics' records, which can be written.
         audit: where each change is recorded before it is made.
         parallel: so many copies are made at once.
-        how: `format`, `merge_bytes`, `ledger_ids` of `Wanted`.
+        how: `format`, `merge_bytes`, `ledger_ids`, `filter` of `Wanted`.
 
     Raises:
         UnknownTopicError: there is no record of a topic. OptionError, MetadataError, StoreError, FormatError.

@@ -26,7 +26,14 @@ from offload_core.format.messages.checksum import crc32c_address
 from offload_core.format.messages.entry import pack_tombstone
 from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.format.messages.kernels import tombstones as kernels
-from offload_core.metadata.records import DriverMetadata, EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.records import (
+    DriverMetadata,
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OtherRole,
+    other_copies,
+)
 from offload_core.metadata.records.filter_record import (
     DroppedEntries,
     FilterMode,
@@ -304,30 +311,37 @@ def recorded_filters(ledger: LedgerRecord) -> tuple[FilterRecord, ...]:
 
 
 def settled_by_filters(info: ManagedLedgerInfo) -> EntryPosition | None:
-    """The last entry of the last copy in a tier that the filter of transactions settled; None if there is none.
+    """The last entry up to which the whole topic went through the filter of transactions; None if there is none.
 
-    All before it is settled as well: it takes nothing after the first entry that is not. Another filter's stop may be
-    of something else. Errors as `recorded_filter`.
+    So all before it is settled, also where the markers are gone. Copies that went through no filter, or another one,
+    have theirs, and what is hot has them as well. Errors as `recorded_filter`.
     """
-    ends = (last for ledger in reversed(info.in_order) for last in _settled_ends(ledger))
-    return next(ends, None)
+    last = None
+    for ledger in info.in_order:
+        if ledger.info.is_closed and not ledger.info.entries:
+            continue
+        for driver, end in _copies(ledger):
+            record = recorded_filter(driver, ledger.ledger_id)
+            if record is None or record.name != FILTERED_TRANSACTIONS:
+                return last
+            last = EntryPosition(ledger.ledger_id, end) if record.stop is not None else last
+        if not ledger.is_fully_offloaded:
+            return last
+    return last
 
 
 def has_unsettled_copies(info: ManagedLedgerInfo) -> bool:
-    """True if copies are in a tier whose transactions ended at unknown positions. Errors as `recorded_filter`."""
+    """True if copies are in a tier whose transactions ended at unknown positions. Errors as `recorded_filter`.
+
+    A copy that was replaced counts: a reader may have it open.
+    """
+    if any(copy.role is OtherRole.REPLACED for copy in other_copies(info)):
+        return True
     return any(
         record is None or record.name != FILTERED_TRANSACTIONS
         for ledger in info.ledgers
         for record in (recorded_filter(driver, ledger.ledger_id) for driver, _ in _copies(ledger))
     )
-
-
-def _settled_ends(ledger: LedgerRecord) -> Iterator[EntryPosition]:
-    """The last entry of each of a ledger's copies that the filter has settled, the last one first."""
-    for driver, end in reversed(list(_copies(ledger))):
-        record = recorded_filter(driver, ledger.ledger_id)
-        if record is not None and record.name == FILTERED_TRANSACTIONS and record.stop is not None:
-            yield EntryPosition(ledger.ledger_id, end)
 
 
 def _copies(ledger: LedgerRecord) -> Iterator[tuple[DriverMetadata | None, int]]:

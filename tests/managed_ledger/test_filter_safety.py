@@ -370,3 +370,23 @@ def test_settled_by_filters_is_what_is_complete_and_was_bounded():
     assert settled(share(1, bounded), share(3, unbounded)) == EntryPosition(7, 1)
     assert settled(share(1, bounded), share(3, bounded, complete=False)) == EntryPosition(7, 1)
     assert settled(share(1, None)) is None
+    assert settled(share(1, None), share(3, bounded)) is None, "that before it has its markers"
+    whole = OffloadContext.of_segments((share(8, bounded),))
+    later = closed(8, 9, OffloadContext.of_segments((share(8, bounded),)))
+    assert settled_by_filters(managed_ledger(closed(7, 9, whole), later)) == EntryPosition(8, 8)
+    assert settled_by_filters(managed_ledger(closed(7, 9), later)) is None
+
+
+def test_a_transaction_with_entries_on_either_side_of_what_is_settled_stays_open(tmp_path):
+    """Its marker is in the ledger that is written; the topic is followed anew, by what the hot tier has."""
+    topic = FilteredTopic(tmp_path)
+    topic.do("1", "|", "1", "m", "|", "m", "a1")
+    topic.topic.snapshot()
+    second = topic.ledgers[1].ledger_id
+    topic.offload(EntryPosition(second, 0))
+    assert [ledger.has_complete_copy for ledger in topic.ledgers[:2]] == [True, False]
+    topic.environment.snapshots.reset(NAME)
+    settled = settle_transactions(topic.environment, NAME)
+    assert settled.stable_position < EntryPosition(second, 0)
+    topic.do("|")
+    assert set(settle_transactions(topic.environment, NAME).aborted) == {topic.begun[1]}

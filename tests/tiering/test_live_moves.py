@@ -24,14 +24,12 @@ from tiers import uuid_of
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.maintenance.live import LiveCopies, LiveReplacements, LiveTopicOffloads
 from offload_core.maintenance.relocate import Mover, Wanted, make_moves
-from offload_core.maintenance.relocate.copy_filters import Filtering, WantedFilter
 from offload_core.maintenance.relocate.live_moves import plan_live_topic
 from offload_core.maintenance.relocate.moving import CopyMaker
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.metadata.records import EntryPosition, other_copies
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.records.live_changes import own_ledgers
-from offload_core.storage.tier.registry import PluginSpec
 from offload_core.writing.audit import Change, Deletion
 from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
@@ -71,14 +69,12 @@ def plan(topic, live, *, is_dry=False, **changes):
 def copy_all(topic, points=None, *, cluster=None, **changes):
     """Plan and make the moves, as a process that ends before they are given."""
     live = opened(topic, points, cluster=cluster)
-    wanted = changes.get("filter")
     mover = Mover(
         RecordRegistry(live.mirror.records, topic.clock),
         topic.tier(points),
         topic.other_tier(points),
         live.mirror.audit,
         now_ms=topic.clock,
-        filtering=None if wanted is None else Filtering(wanted=wanted, settle=live.settle),
     )
     for outcome in make_moves(mover, [plan(topic, live, **changes)], parallel=1):
         if outcome.error is not None:
@@ -209,8 +205,6 @@ def test_a_topic_without_a_tier_of_its_own_stays(topic):
 
 # --- through the filter of transactions --------------------------------------------------------
 
-THROUGH = WantedFilter(plugin=PluginSpec(name="transactions"), mode=FilterMode.TOMBSTONE)
-
 
 def with_transactions(folder):
     """A topic that was offloaded through no filter, with a transaction that was aborted in a later ledger."""
@@ -227,7 +221,7 @@ def with_transactions(folder):
 
 def filtered(topic, points=None, *, cluster=None):
     """Move all to the other tier through the filter, by a new process."""
-    given = copy_all(topic, points, cluster=cluster, filter=THROUGH).give(TOPIC)
+    given = copy_all(topic, points, cluster=cluster, filter=FilterMode.TOMBSTONE).give(TOPIC)
     if given.damaged is not None:
         raise given.damaged
     return given
@@ -266,8 +260,8 @@ def test_a_transaction_that_is_open_keeps_its_ledger_and_all_after_it(tmp_path):
     topic.roll()
     topic.offload()
     *_, waiting, last = sorted(cold_of(topic))
-    with pytest.raises(UnresolvedTransactionError, match=r"open since entry") as caught:
-        copy_all(topic, filter=THROUGH)
+    with pytest.raises(UnresolvedTransactionError, match="is open") as caught:
+        copy_all(topic, filter=FilterMode.TOMBSTONE)
     assert caught.value.ledger_id == waiting
     given = opened(topic).give(TOPIC)
     assert given.used == tuple(each for each in sorted(cold_of(topic)) if each < waiting)
@@ -284,7 +278,7 @@ def test_a_transaction_that_is_open_keeps_its_ledger_and_all_after_it(tmp_path):
 def test_gaps_are_refused(tmp_path):
     topic = with_transactions(tmp_path)
     with pytest.raises(OptionError, match="leave gaps"):
-        plan(topic, opened(topic), filter=replace(THROUGH, mode=FilterMode.GAP))
+        plan(topic, opened(topic), filter=FilterMode.GAP)
 
 
 def test_filtered_moves_may_end_at_every_call(crash_matrix):

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -25,7 +24,6 @@ from offload_core.interfaces.cli.command_options import (
     TierOptions,
     TopicNames,
     command,
-    named,
     parse_seconds,
     parse_size,
 )
@@ -34,6 +32,7 @@ from offload_core.interfaces.cli.given_copies import TopicCopies, give_copies, o
 from offload_core.interfaces.cli.relocation_report import Relocated, show_copied, show_relocated
 from offload_core.interfaces.cli.terminal import byte_bar, out, size
 from offload_core.maintenance.live import LiveReplacements
+from offload_core.maintenance.live.live_copies import check_readable
 from offload_core.maintenance.relocate import (
     DEFAULT_PARALLEL,
     Mover,
@@ -46,7 +45,6 @@ from offload_core.maintenance.relocate import (
     plan_topic,
     throttled,
 )
-from offload_core.maintenance.relocate.copy_filters import Filtering, Settle, WantedFilter
 from offload_core.maintenance.relocate.live_moves import plan_live_topic
 from offload_core.maintenance.verify import VerifiedObjects
 from offload_core.metadata.catalogue import TierReader, TopicName, open_records, parse_topic
@@ -60,15 +58,18 @@ from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.records.relocations import MappingFile, read_mapping
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
-from offload_core.reading.transaction_buffers import SnapshotStore
 from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import Tier
-from offload_core.storage.tier.registry import PluginSpec
 from offload_core.writing.managed_ledger.copy_registry import CopyRegistry, MappingRegistry, RecordRegistry
-from offload_core.writing.managed_ledger.followed_transactions import persisted_transactions
 from offload_hooks.errors import OffloadError, OptionError, UnknownPluginError, UnknownTopicError
 
 _SHOWN_TOPICS = 10
+
+
+class CopyFilterName(enum.Enum):
+    """Filter that copies go through."""
+
+    TRANSACTIONS = "transactions"
 
 
 class CopyFormat(enum.Enum):
@@ -109,24 +110,16 @@ def relocate(
         CopyFormat | None,
         typer.Option("--format", help="The format of the new copies; without it they keep theirs."),
     ] = None,
-    offload_filter: Annotated[
-        str | None,
-        typer.Option(
-            "--filter",
-            metavar="FILTER",
-            help="What copies go through that went through no filter before: transactions, or a plugin's.",
-        ),
+    to_filter: Annotated[
+        CopyFilterName | None,
+        typer.Option("--filter", help="Leave out what no consumer sees: messages of aborted transactions."),
     ] = None,
     filter_mode: Annotated[
-        str,
+        FilterMode | None,
         typer.Option(
-            metavar="MODE",
-            help="What takes an entry's place: tombstone (Pulsar reads the objects) or gap (only readers of ours do).",
+            help="What takes an entry's place: tombstone (Pulsar reads the objects; default) or gap (only readers of "
+            "ours do)."
         ),
-    ] = "tombstone",
-    filter_option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the filter; may be given again."),
     ] = None,
     merge: Annotated[
         bool, typer.Option("--merge", help="Ledgers that follow each other become segments, some in each.")
@@ -212,7 +205,7 @@ def relocate(
         elif config is not None:
             raise OptionError("the settings are those of a running cluster", expected="--config with --live")
         elif records.records is None:
-            if to_format or ledger or mapping or merge or delete_source or offload_filter:
+            if to_format or ledger or mapping or merge or delete_source or to_filter:
                 raise OptionError(
                     "without records objects are copied as they are, and none is deleted",
                     expected="--records with --format, --filter, --ledger, --merge, --mapping, --delete-source",
@@ -238,22 +231,23 @@ def relocate(
                 "old copies are needed until a live Pulsar's records name the new ones",
                 expected="--delete-source without --mapping",
             )
-        filter_ = _wanted_filter(offload_filter, filter_mode, filter_option)
+        if filter_mode is not None and to_filter is None:
+            raise OptionError("no copy is filtered", expected="--filter with --filter-mode")
         wanted = Wanted(
             source=tier_record(source.store),
             target=tier_record(target.store),
             format=None if to_format is None else ObjectFormat(to_format.value),
             merge_bytes=parse_size(segment_size) if merge else None,
             ledger_ids=frozenset(ledger) if ledger else None,
-            filter=filter_,
+            filter=None if to_filter is None else filter_mode or FilterMode.TOMBSTONE,
         )
+        if live and wanted.filter is not None:
+            check_readable(wanted.filter)
         grace_ms = 1000 * parse_seconds(grace)
         if live:
             moved = held.enter_context(open_live(config, tiers, log))
             registry = RecordRegistry(moved.mirror.records, system_now_ms)
-            recorded = _MovedRecords(
-                registry=registry, topics=moved.topics(), live=moved, settle=moved.settle
-            )
+            recorded = _MovedRecords(registry=registry, topics=moved.topics(), live=moved)
         else:
             recorded = held.enter_context(
                 _opened(
@@ -264,14 +258,6 @@ def relocate(
                     is_dry=log is None,
                 )
             )
-        filtering = None
-        if filter_ is not None:
-            if recorded.settle is None:
-                raise OptionError(
-                    "how transactions ended is in records of ours, or in a running cluster",
-                    expected="--filter without --mapping",
-                )
-            filtering = Filtering(wanted=filter_, settle=recorded.settle)
         _check_known(topics, recorded.topics)
         infos = recorded.infos(filter(wants, sorted(recorded.topics)))
         for ledger_id in ledger or ():
@@ -289,7 +275,6 @@ def relocate(
             log or _DryRun(),
             now_ms=system_now_ms,
             listener=lambda count: bar.advance(task, count),
-            filtering=filtering,
         )
         try:
             if log is not None:
@@ -308,17 +293,6 @@ def relocate(
             show_relocated(done, mapped, as_json=as_json)
         if done.is_left:
             raise typer.Exit(1)
-
-
-def _wanted_filter(name: str | None, mode: str, options: Sequence[str] | None) -> WantedFilter | None:
-    if name is None:
-        if options:
-            raise OptionError("options of a filter need one", expected="--filter with --filter-option")
-        return None
-    if mode not in (each.value for each in FilterMode):
-        raise OptionError("there is no such filter mode", expected="tombstone or gap", found=mode)
-    plugin = PluginSpec(name=name, options=named(options, "the filter"))
-    return WantedFilter(plugin=plugin, mode=FilterMode(mode))
 
 
 def _plan(
@@ -403,13 +377,11 @@ class _MovedRecords:
     """Where moves are written down, and the topics.
 
     Attributes:
-        settle: settles their transactions; None where no snapshots of ours are.
         live: of a running cluster, what its records are changed by.
     """
 
     registry: CopyRegistry
     topics: Sequence[TopicName]
-    settle: Settle | None = None
     live: LiveReplacements | None = None
 
     def infos(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
@@ -440,11 +412,7 @@ def _opened(
         with closing(opened_store) as store:
             ours = ManagedLedgerRecords(store)
             topics = [topic_of_managed_ledger(each) for each in ours.names()]
-            yield _MovedRecords(
-                registry=RecordRegistry(ours, system_now_ms),
-                topics=topics,
-                settle=partial(persisted_transactions, SnapshotStore(store)),
-            )
+            yield _MovedRecords(registry=RecordRegistry(ours, system_now_ms), topics=topics)
         return
     with ExitStack() as held:
         found = held.enter_context(open_records(records, source.store, source.options, options))

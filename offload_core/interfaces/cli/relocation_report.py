@@ -131,7 +131,8 @@ def _table(done: Relocated) -> Table:
             state = states.get((move.topic, move.replaces))
             state_text = "would be moved" if done.is_dry else "broken off"
             if state is not None:
-                state_text = "failed" if state.error is not None else f"moved, {size(state.size_bytes)}"
+                left = "" if state.left_out is None else f", {state.left_out:,} entries left out"
+                state_text = "failed" if state.error is not None else f"moved, {size(state.size_bytes)}{left}"
             table.add_row(
                 cell(str(plan.topic)),
                 id_ranges(move.ledger_ids),
@@ -184,6 +185,7 @@ def _move_to_json(move: Move, outcome: Outcome | None) -> dict[str, Any]:
         "payload_bytes": move.size_bytes,
         "uuid": None if outcome is None or outcome.uuid is None else str(outcome.uuid),
         "object_bytes": None if outcome is None else outcome.size_bytes,
+        "left_out": None if outcome is None else outcome.left_out,
         "error": None if outcome is None or outcome.error is None else str(outcome.error),
     }
 

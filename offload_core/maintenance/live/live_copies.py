@@ -154,11 +154,6 @@ class LiveCopies:
             check_readable(chosen.mode)
         return chosen
 
-    def follow_transactions(self) -> None:
-        """Have the topic's transactions be followed from its first entry on, if they were not before."""
-        if self._mirror.snapshots.read(self.name) is None:
-            self._mirror.snapshots.reset(self.name)
-
     def why_unreadable(self, recorded: DriverMetadata) -> str | None:
         """Why the topic's brokers could not read a copy with this driver metadata, or we not; None if they can."""
         try:

@@ -329,8 +329,8 @@ class LiveTopicOffloads:
         chosen = self._copies.readable_filter()
         with self._offloads().tiers_of(self.name, to_write=True) as tiers:
             broker_record(tier_record(tiers.current), policies.driver)
-        if chosen.name != "disabled":
-            self._copies.follow_transactions()
+        if chosen.name != "disabled" and self._mirror.snapshots.read(self.name) is None:
+            self._mirror.snapshots.reset(self.name)  # the topic is read from its first entry on
 
     def _offloads(self) -> RecordedOffloads:
         assert self._mirror.offloads is not None

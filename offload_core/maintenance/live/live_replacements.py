@@ -18,12 +18,10 @@ from offload_core.metadata.catalogue import Records, TopicName
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.catalogue.record_source import StoreRecords
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
-from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo, replaced_of
+from offload_core.metadata.records import replaced_of
 from offload_core.metadata.records.live_changes import own_ledgers
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog
-from offload_core.writing.managed_ledger.followed_transactions import settled_transactions
-from offload_hooks.filters import SettledTransactions
 from offload_hooks.metadata_stores import MetadataStore, WritableMetadataStore
 
 
@@ -59,11 +57,6 @@ class LiveReplacements:
         """Our copies of a topic."""
         name = managed_ledger_of_topic(topic)
         return LiveCopies(self._cluster, name, partial(self._tiers, name))
-
-    def settle(self, name: str, last: EntryPosition, info: ManagedLedgerInfo) -> SettledTransactions | None:
-        """Settle a topic's transactions by its ledgers, hot or cold; see `settled_transactions`."""
-        self.copies(topic_of_managed_ledger(name)).follow_transactions()
-        return settled_transactions(self.mirror, name, last, info)
 
     def give(self, topic: TopicName) -> Given:
         """Give the new copies of a topic to its record, and have its broker use them; see `LiveCopies.give`."""

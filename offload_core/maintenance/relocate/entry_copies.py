@@ -42,7 +42,7 @@ from offload_core.format.codec.object_marks import (
     REPAIRED_FROM_KEY,
     ObjectMarks,
 )
-from offload_core.maintenance.relocate.copy_filters import CopyFilter
+from offload_core.maintenance.relocate.copy_filters import AbortedEntries
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
@@ -252,7 +252,7 @@ def check_entries(
             found = sums if sums is None else sums_of(reader, ledger.info.entries or 0)
         if found is not None and sums is not None and found != sums:
             raise DataLossError(
-                "the entries of a new copy are not those of the old one",
+                "the entries of a new copy are not those that it was made of",
                 ledger_id=ledger_id,
                 expected=f"{sums.entries} entries, {sums.payload_bytes} bytes, CRC-32 {sums.bytes_crc:08x}",
                 found=f"{found.entries} entries, {found.payload_bytes} bytes, CRC-32 {found.bytes_crc:08x}",
@@ -285,7 +285,7 @@ class CopiedEntries:
     """Result of a copy by entries.
 
     Attributes:
-        sums: of each ledger's entries in the source.
+        sums: of the entries that each ledger is to have.
         filters: of each ledger that went through a filter, its record.
         size_bytes: the new data object's.
     """
@@ -328,13 +328,13 @@ class EntryCopies:
         format_: ObjectFormat,
         check: Check,
         marks: Mapping[str, str] = MappingProxyType({}),
-        copy_filter: CopyFilter | None = None,
+        left_out: AbortedEntries | None = None,
     ) -> CopiedEntries:
         """Write ledgers into one new copy; one alone, unless it is a streaming object.
 
         Args:
             marks: user metadata of the new copy, beside that of the old ones.
-            copy_filter: what the entries go through, none of which did before.
+            left_out: of the only ledger, which went through no filter before: what is left out now.
 
         Raises:
             DataLossError: entries are missing; nothing is left of the new copy, if its store answers.
@@ -344,20 +344,24 @@ class EntryCopies:
         with ExitStack() as held:
             about = self._about(name, ledgers[0]) | dict(marks)
             filters = self._filters(name, ledgers)
-            if filters and copy_filter is not None:
-                raise OptionError("the copy went through a filter before", ledger_id=ledgers[0].ledger_id)
+            if filters and left_out is not None:
+                raise OptionError(
+                    "the copy went through a filter before, which its record does not state",
+                    ledger_id=ledgers[0].ledger_id,
+                    hint="It can be moved without --filter.",
+                )
             kept: list[KeptLedger] = []
             for ledger in ledgers:
                 reader = held.enter_context(closing(self._readers.open(ledger, name)))
-                sums_run = None if copy_filter is None else copy_filter.open()
+                sums_run = None if left_out is None else left_out.run()
                 kept.append(KeptLedger(reader, ledger.info.entries or 0, check, sums_run))
             run: FilterRun | None = None
             segment_filter: SegmentFilter | None = None
             if filters:
                 run = KeptRun(_together(list(filters.values())), kept)
                 segment_filter = KeptFilter(run, filters)
-            elif copy_filter is not None:
-                run = copy_filter.open()
+            elif left_out is not None:
+                run = left_out.run()
                 segment_filter = SegmentFilter(run, None)
             if format_ is ObjectFormat.STREAMING:
                 size = self._segment(ledgers, kept, uuid, about, segment_filter)
@@ -440,7 +444,7 @@ class EntryCopies:
         user_metadata = extent.tier.stat(extent.data_key).user_metadata
         if LOST_KEY in user_metadata:
             raise OptionError(
-                "a copy lost entries before it was repaired, and would not say so in another format",
+                "a copy lost entries before it was repaired, and would not say so if it were written anew",
                 key=extent.data_key,
                 hint="It can be moved as it is, in its format.",
             )

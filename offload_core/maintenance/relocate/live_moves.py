@@ -32,7 +32,7 @@ def plan_live_topic(
         StoreError: a store or a broker fails.
     """
     if wanted.filter is not None:
-        check_readable(wanted.filter.mode)
+        check_readable(wanted.filter)
     copies = live.copies(topic)
     plan = _plan(copies, wanted, target)
     own = own_ledgers(copies.read_mirror())

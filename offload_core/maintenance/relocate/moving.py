@@ -28,7 +28,7 @@ from uuid import UUID, uuid4
 
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.relocate.byte_copies import copy_attempt
-from offload_core.maintenance.relocate.copy_filters import CopyFilter, Filtering
+from offload_core.maintenance.relocate.copy_filters import AbortedEntries, CopyFilter, CopyFilters
 from offload_core.maintenance.relocate.entry_copies import (
     DEFAULT_BLOCK_BYTES,
     Check,
@@ -46,7 +46,6 @@ from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, other_
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import (
     DriverMetadata,
-    EntryPosition,
     LedgerRecord,
     ManagedLedgerInfo,
     OtherCopy,
@@ -116,11 +115,13 @@ class Made:
         size_bytes: of its objects.
         read_bytes: bytes that were read of the source.
         filters: by ledger, the filter records that were written anew.
+        left_out: entries that a filter left out now.
     """
 
     size_bytes: int
     read_bytes: int
     filters: Mapping[int, str]
+    left_out: int = 0
 
 
 class CopyMaker:
@@ -137,6 +138,7 @@ class CopyMaker:
         self._target = target
         self._both = KnownTiers(target, [source], elsewhere=lambda _: source)
         from_source = KnownTiers(source, elsewhere=lambda _: source)
+        self._read = source.with_others([target])
         self._entries = EntryCopies(from_source, target, block_bytes=block_bytes, memory=ReadMemory())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -170,15 +172,21 @@ class CopyMaker:
             check(size)
             read_bytes += size
 
-        size_bytes, sums, filters = self._copy(order, count)
+        left_out = None if order.filter is None else order.filter.decide(self._read)
+        size_bytes, sums, filters = self._copy(order, count, left_out)
         check_objects(self._target, order.key)
         info = ManagedLedgerInfo(ledgers=order.ledgers)
         switched = as_switched(info, order.copy, filters)
         check_entries(self._both, order.move.name, switched, order.move.ledger_ids, sums)
-        return Made(size_bytes=size_bytes, read_bytes=read_bytes, filters=filters)
+        return Made(
+            size_bytes=size_bytes,
+            read_bytes=read_bytes,
+            filters=filters,
+            left_out=0 if left_out is None else left_out.count,
+        )
 
     def _copy(
-        self, order: CopyOrder, check: Callable[[int], None]
+        self, order: CopyOrder, check: Check, left_out: AbortedEntries | None
     ) -> tuple[int, Mapping[int, EntrySums], dict[int, str]]:
         """Return the bytes that were written, checksums of the entries, and filter records."""
         move = order.move
@@ -187,7 +195,7 @@ class CopyMaker:
             old = next(there, order.old_keys[0])
             return copy_attempt(self._source, old, self._target, order.key, check, order.marks), {}, {}
         copied = self._entries.copy(
-            move.name, order.ledgers, order.uuid, move.format, check, order.marks, order.filter
+            move.name, order.ledgers, order.uuid, move.format, check, order.marks, left_out
         )
         filters = {each: record.pack(short=True) for each, record in copied.filters.items()}
         return copied.size_bytes, copied.sums, filters
@@ -203,12 +211,14 @@ class Outcome:
     Attributes:
         uuid: the new copy's; None if it failed.
         size_bytes: of its objects.
+        left_out: entries that the filter left out; None if there was none.
         error: why it failed.
     """
 
     move: Move
     uuid: UUID | None = None
     size_bytes: int = 0
+    left_out: int | None = None
     error: OffloadError | None = None
 
 
@@ -248,7 +258,6 @@ class Mover:
         now_ms: the time, in ms since 1970, UTC.
         block_bytes: of objects that are written in another format.
         listener: gets the number of bytes as they are read; an error that it raises ends the move.
-        filtering: what copies go through of which the plan says so.
 
     Attributes:
         maker: reads and writes the objects of moves that are begun, in any process.
@@ -264,10 +273,8 @@ class Mover:
         now_ms: Callable[[], int],
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         listener: Callable[[int], None] = lambda _: None,
-        filtering: Filtering | None = None,
     ) -> None:
         self._registry = registry
-        self._filtering = filtering
         self._source = source
         self._target = target
         self._audit = audit
@@ -275,6 +282,7 @@ class Mover:
         self._listener = listener
         self._both = KnownTiers(target, [source], elsewhere=lambda _: source)
         self.maker = CopyMaker(source, target, block_bytes)
+        self._filters = CopyFilters(source.with_others([target]))
 
     def move(self, move: Move) -> Outcome:
         """Make a move; when it returns, the new copy is verified, and the one that is read.
@@ -283,7 +291,7 @@ class Mover:
             LiveAttemptError: another process works on a new copy of these ledgers; nothing was changed.
             AttemptError: the ledgers have other copies by now, or another attempt, or are to be deleted.
             DataLossError: the new copy is not what the old one was.
-            UnresolvedTransactionError: its entries are not all settled, so no filter can decide; nothing was changed.
+            UnresolvedTransactionError: it is to be filtered, and a transaction before its end is open.
             StoreError, FormatError: of either tier or of where it is written down.
         """
         with self.begin(move) as begun:
@@ -295,7 +303,7 @@ class Mover:
             with self._given_up(begun.order):
                 made = self.maker.make(begun.order, watch)
                 self._switch(begun, made)
-        return Outcome(move=move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
+        return _moved(begun.order, made)
 
     @contextmanager
     def begin(self, move: Move) -> Iterator[Begun]:
@@ -335,12 +343,10 @@ class Mover:
             yield Begun(order=replace(order, ledgers=ledgers), check=check)
 
     def _filter_of(self, move: Move, info: ManagedLedgerInfo) -> CopyFilter | None:
-        if move.how is not How.FILTERED:
+        if move.filter is None:
             return None
-        assert self._filtering is not None
-        ledgers = _ledgers(info, move)
-        last = EntryPosition(ledgers[-1].ledger_id, (ledgers[-1].info.entries or 0) - 1)
-        return self._filtering.settled(move.topic, last, info)
+        (ledger,) = _ledgers(info, move)
+        return self._filters.of(move.topic, ledger, info, move.filter)
 
     def end(self, begun: Begun, made: Made | OffloadError) -> Outcome:
         """End a move with the result of `maker`: from now on the new copy is read, or it is deleted.
@@ -352,7 +358,7 @@ class Mover:
                 raise made
             self._listener(made.read_bytes)
             self._switch(begun, made)
-        return Outcome(move=begun.order.move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
+        return _moved(begun.order, made)
 
     def _switch(self, begun: Begun, made: Made) -> None:
         order, move = begun.order, begun.order.move
@@ -362,7 +368,9 @@ class Mover:
             move.name,
             order.copy,
             move.replaces,
-            "a copy was moved, and is verified",
+            "a copy was moved, and is verified"
+            if order.filter is None
+            else f"a copy went through the filter transactions, which left out {made.left_out} entries",
             self._audit,
             made.filters,
         )
@@ -471,6 +479,11 @@ class Mover:
 
     def _is_ours(self, driver: DriverMetadata) -> bool:
         return any(is_same_place(tier_record(tier), driver) for tier in (self._source, self._target))
+
+
+def _moved(order: CopyOrder, made: Made) -> Outcome:
+    left_out = None if order.filter is None else made.left_out
+    return Outcome(move=order.move, uuid=order.uuid, size_bytes=made.size_bytes, left_out=left_out)
 
 
 def _ledgers(info: ManagedLedgerInfo, move: Move) -> tuple[LedgerRecord, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.maintenance.relocate.copy_filters import WantedFilter
+from offload_core.format.codec.object_marks import FILTERED_TRANSACTIONS
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.known_tiers import is_another_place, is_same_place, place_text
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
@@ -24,6 +24,7 @@ from offload_core.metadata.records import (
     Segment,
     segments_of,
 )
+from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.writing.offload_filters import recorded_filters
 from offload_hooks.errors import OptionError
 
@@ -49,6 +50,7 @@ class Move:
         replaces: the attempts that it replaces.
         format: of its objects.
         entries, size_bytes: of its ledgers, by their record, if it has them; a segment may have fewer.
+        filter: what takes the place of an entry that is left out, if it is `FILTERED`.
     """
 
     topic: TopicName
@@ -60,6 +62,7 @@ class Move:
     format: ObjectFormat
     entries: int
     size_bytes: int
+    filter: FilterMode | None = None
 
     @property
     def name(self) -> str:
@@ -103,7 +106,8 @@ class Wanted:
         format: of all new copies; None for each copy's own.
         merge_bytes: approximate bytes of payloads of the segments that ledgers are merged into; None to merge none.
         ledger_ids: only these ledgers, and segments with one of them; None for all.
-        filter: what copies are to go through that went through none before; None for nothing.
+        filter: copies that went through no filter are to go through that of transactions, which leaves this in the
+            place of an entry; None for no filter.
 
     Raises:
         OptionError: they contradict each other.
@@ -114,7 +118,7 @@ class Wanted:
     format: ObjectFormat | None = None
     merge_bytes: int | None = None
     ledger_ids: frozenset[int] | None = None
-    filter: WantedFilter | None = None
+    filter: FilterMode | None = None
 
     def __post_init__(self) -> None:
         if self.merge_bytes is not None:
@@ -237,10 +241,12 @@ class _Planning:
             return True
         if not before:
             return False
-        other = next((record for record in before if not wanted.is_as(record)), None)
-        if other is not None:
-            return f"it went through the filter {other.name} before, which left a {other.mode.value} for each entry"
-        return len(before) == len(ledger.copy_uuids) or "a part of it went through the filter before"
+        for record in before:
+            if (record.name, record.mode) != (FILTERED_TRANSACTIONS, wanted):
+                left = f"left a {record.mode.value} for each entry"
+                return f"it went through the filter {record.name} before, which {left}"
+        complete = sum(copy.complete for copy in ledger.copies)
+        return len(before) == complete or "a part of it went through the filter before"
 
     def _segmented(self, ledger: LedgerRecord, segments: dict[UUID, Segment]) -> None:
         context = ledger.context
@@ -266,7 +272,7 @@ class _Planning:
         if is_filtered is not True:
             why = (
                 is_filtered
-                or "it is in segments, which become one object as they are filtered: give its format"
+                or "it is in segments, which become one object as they are filtered: --format pip17"
             )
             self._leave_why(ledger, why)
             return
@@ -313,6 +319,7 @@ class _Planning:
                 format=format_,
                 entries=sum(each.info.entries or 0 for each in ledgers),
                 size_bytes=sum(each.info.size or 0 for each in ledgers),
+                filter=self._wanted.filter if how is How.FILTERED else None,
             )
         )
 

@@ -4,8 +4,7 @@
                            if it is settled farther
     settle_transactions    does so for a managed ledger that need not be open here, over its sealed ledgers; what is in
                            the ledger that is written, its owner settles
-    settled_transactions   what that gives to filters; `persisted_transactions` reads no entries for it
-    open_filter            a filter's run over what is offloaded next
+    open_filter            its run over what is offloaded next
 
 Entries are read hot or cold, as they are there. What a topic's owner and others do meanwhile does no harm: a snapshot
 is right for its stable position for ever, and of two the farther one stays. A process may end between any two lines.
@@ -32,7 +31,7 @@ from offload_core.writing.managed_ledger.topic_reader import EntriesRead, Ledger
 from offload_core.writing.offload_filters import FilterRun, has_unsettled_copies, settled_by_filters
 from offload_hooks.errors import OffloadError
 from offload_hooks.filters import SettledTransactions
-from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
+from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch
 
 READ_AT_ONCE = 10_000
 """Most entries that are read at once; their payloads are bounded as well."""
@@ -112,15 +111,32 @@ class FollowedTransactions:
         while self.is_used and target is not None and self._next <= target:
             read = self._read(self._next)
             for ledger_id, entries in read.batches:
-                self.buffer.add(ledger_id, entries)
+                self._add(ledger_id, entries)
                 self.new_entries += len(entries)
                 self._next = EntryPosition(ledger_id, entries.stop_entry_id)
             if not read.batches:
                 break
-        if self._settled is not None:
-            self.buffer.end_before(self._settled)
+        if self._settled is not None and self._settled < self._next:
+            self._end_settled(self._settled)
         if self.buffer.state is BufferState.INITIALIZING:
             self.buffer.become_ready()
+
+    def _add(self, ledger_id: int, entries: EntryBatch) -> None:
+        """Add entries; where a filter's settled ones end, what is open by then has ended."""
+        settled = self._settled
+        if settled is not None and settled < EntryPosition(ledger_id, entries.stop_entry_id - 1):
+            count = settled.entry_id + 1 - entries.first_entry_id if ledger_id == settled.ledger_id else 0
+            if count > 0:
+                self.buffer.add(
+                    ledger_id, EntryBatch(entries.first_entry_id, entries.data, entries.offsets[: count + 1])
+                )
+                entries = EntryBatch(settled.entry_id + 1, entries.data, entries.offsets[count:])
+            self._end_settled(settled)
+        self.buffer.add(ledger_id, entries)
+
+    def _end_settled(self, settled: EntryPosition) -> None:
+        self.buffer.end_before(settled)
+        self._settled = None
 
     def persist(self) -> BufferSnapshot | None:
         """Persist the state, unless a later one is stored; return the stored one, None if it was deleted.
@@ -290,61 +306,38 @@ class _Topic:
 
     def settle(self) -> SettledTransactions | None:
         """See `FilteredTopic`."""
-        return settled_transactions(self._environment, self._managed_ledger, self._last, self._info)
-
-
-def settled_transactions(
-    environment: Environment, name: str, last: EntryPosition, info: ManagedLedgerInfo
-) -> SettledTransactions | None:
-    """Settle a topic's transactions up to an entry, or as far as its sealed ledgers allow; None if it has no snapshot.
-
-    Args:
-        info: the record as it is now.
-
-    Errors as `settle_transactions`.
-    """
-    snapshot = environment.snapshots.read(name)
-    if snapshot is None:
-        return None
-    waits_for = None
-    if snapshot.stop <= last:
-        sealed = LedgersView.of(info, None).last_position()
-        known = environment.waits.get(name)
-        if known is not None and (known.stable_position, known.sealed) == (snapshot.stable_position, sealed):
-            waits_for = known.waits_for
+        environment, name = self._environment, self._managed_ledger
+        snapshot = environment.snapshots.read(name)
+        if snapshot is None:
+            return None
+        waits_for = None
+        if snapshot.stop <= self._last:
+            sealed = LedgersView.of(self._info, None).last_position()
+            known = environment.waits.get(name)
+            if known is not None and (known.stable_position, known.sealed) == (
+                snapshot.stable_position,
+                sealed,
+            ):
+                waits_for = known.waits_for
+            if waits_for is None:
+                snapshot = settle_transactions(environment, name, self._last)
+                if snapshot is None:
+                    return None  # the topic is being deleted
+                if snapshot.stop <= self._last:
+                    waits_for = self._waits_for()
+                    environment.waits[name] = KnownWait(
+                        stable_position=snapshot.stable_position, sealed=sealed, waits_for=waits_for
+                    )
         if waits_for is None:
-            snapshot = settle_transactions(environment, name, last)
-            if snapshot is None:
-                return None  # the topic is being deleted
-            if snapshot.stop <= last:
-                waits_for = _waits_for(environment, name)
-                environment.waits[name] = KnownWait(
-                    stable_position=snapshot.stable_position, sealed=sealed, waits_for=waits_for
-                )
-    if waits_for is None:
-        environment.waits.pop(name, None)
-    return _settled(snapshot, info, waits_for or "")
+            environment.waits.pop(name, None)
+        return SettledTransactions(
+            stop=(snapshot.stop.ledger_id, snapshot.stop.entry_id),
+            aborted=frozenset(snapshot.aborted),
+            waits_for=waits_for or "",
+            markers_matter=has_unsettled_copies(self._info),
+        )
 
-
-def persisted_transactions(
-    snapshots: SnapshotStore, name: str, last: EntryPosition, info: ManagedLedgerInfo
-) -> SettledTransactions | None:
-    """The same by the snapshot alone, however far it goes: no entry is read. Errors as `SnapshotStore.read`."""
-    del last
-    snapshot = snapshots.read(name)
-    return None if snapshot is None else _settled(snapshot, info, "its owner to settle its transactions")
-
-
-def _settled(snapshot: BufferSnapshot, info: ManagedLedgerInfo, waits_for: str) -> SettledTransactions:
-    return SettledTransactions(
-        stop=(snapshot.stop.ledger_id, snapshot.stop.entry_id),
-        aborted=frozenset(snapshot.aborted),
-        waits_for=waits_for,
-        markers_matter=has_unsettled_copies(info),
-    )
-
-
-def _waits_for(environment: Environment, name: str) -> str:
-    status = look_at_transactions(environment, name)
-    found = next(iter(status.open_transactions.items()), None)
-    return "its transactions" if found is None else f"transaction {found[0]}, open since entry {found[1]}"
+    def _waits_for(self) -> str:
+        status = look_at_transactions(self._environment, self._managed_ledger)
+        found = next(iter(status.open_transactions.items()), None)
+        return "its transactions" if found is None else f"transaction {found[0]}, open since entry {found[1]}"

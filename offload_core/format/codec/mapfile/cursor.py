@@ -335,5 +335,5 @@ class MapFileCursor:
                 expected=f"entries up to {self._end_entry_id - 1}",
                 found=f"the end after entry {self._last_key}",
             )
-        if self._file.header.compression is not FileCompression.BLOCK:
+        if is_end or self._file.header.compression is not FileCompression.BLOCK:
             self._go_to(self._end_entry_id)  # a gap before the next stretch is one of the file
