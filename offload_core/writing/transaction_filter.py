@@ -5,6 +5,8 @@
     not settled   waits: a transaction that is open may end either way
     no snapshot   there are no entries of transactions; one that is found nonetheless fails the offload, for its
                   outcome is unknown
+    a marker that contradicts the snapshot
+                  fails the offload as well: the snapshot began after that transaction, or its id lived twice
 
 Entries without a transaction cost only the reading of their metadata. Source: docs/offload-filter.md.
 """
@@ -49,9 +51,10 @@ class SettledFilter:
         self._numbers: dict[tuple[int, int], int] = {}
 
     def look(self, ledger_id: int, entries: EntryBatch) -> ReadableBuffer:
-        """See `TopicFilter`."""
+        """See `TopicFilter`; `UnresolvedTransactionError` for a marker that contradicts what is settled."""
         causes = np.zeros(len(entries), dtype=np.int32)
         ranges, markers = _find(ledger_id, entries)
+        self._check(markers)
         if len(ranges) and self._aborted:
             places = ranges[:, :2] - entries.first_entry_id
             # what is in no range is of none, so a range's number is set where it begins, and taken back where it ends
@@ -64,6 +67,16 @@ class SettledFilter:
             ends = np.isin(markers[:, 1], (COMMIT, ABORT))
             causes[markers[ends, 0] - entries.first_entry_id] = 1
         return causes.data
+
+    def _check(self, markers: Table) -> None:
+        ends = markers[np.isin(markers[:, 1], (COMMIT, ABORT))]
+        for entry_id, kind, *transaction in ends.tolist():
+            if (tuple(transaction) in self._aborted) != (kind == ABORT):
+                raise UnresolvedTransactionError(
+                    f"the end of transaction {TransactionId(*transaction)} is not that of the topic's snapshot",
+                    entry_id=entry_id,
+                    hint="Have the topic read from its first entry on: offload topics transactions --reset.",
+                )
 
     def _numbers_of(self, transactions: Table) -> npt.NDArray[np.int32]:
         """The number of the cause of each row (most and least bits), 0 if it was not aborted."""
