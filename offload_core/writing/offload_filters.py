@@ -311,22 +311,18 @@ def recorded_filters(ledger: LedgerRecord) -> tuple[FilterRecord, ...]:
 
 
 def settled_by_filters(info: ManagedLedgerInfo) -> EntryPosition | None:
-    """The last entry up to which the whole topic went through the filter of transactions; None if there is none.
+    """The last entry up to which all copies went through the filter of transactions; None if there is none.
 
-    So all before it is settled, also where the markers are gone. Copies that went through no filter, or another one,
-    have theirs, and what is hot has them as well. Errors as `recorded_filter`.
+    So all before it is settled, also where the markers are gone. They stay where a copy went through no filter, or
+    another one. Errors as `recorded_filter`.
     """
     last = None
     for ledger in info.in_order:
-        if ledger.info.is_closed and not ledger.info.entries:
-            continue
         for driver, end in _copies(ledger):
             record = recorded_filter(driver, ledger.ledger_id)
             if record is None or record.name != FILTERED_TRANSACTIONS:
                 return last
             last = EntryPosition(ledger.ledger_id, end) if record.stop is not None else last
-        if not ledger.is_fully_offloaded:
-            return last
     return last
 
 

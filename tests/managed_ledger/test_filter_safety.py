@@ -374,7 +374,7 @@ def test_settled_by_filters_is_what_is_complete_and_was_bounded():
     whole = OffloadContext.of_segments((share(8, bounded),))
     later = closed(8, 9, OffloadContext.of_segments((share(8, bounded),)))
     assert settled_by_filters(managed_ledger(closed(7, 9, whole), later)) == EntryPosition(8, 8)
-    assert settled_by_filters(managed_ledger(closed(7, 9), later)) is None
+    assert settled_by_filters(managed_ledger(closed(7, 9), later)) == EntryPosition(8, 8)
 
 
 def test_a_transaction_with_entries_on_either_side_of_what_is_settled_stays_open(tmp_path):

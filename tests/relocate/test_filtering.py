@@ -192,6 +192,14 @@ def test_a_transaction_whose_end_is_too_far_away_is_not_decided(tmp_path, monkey
     assert other_copies(info(topic)) == ()
 
 
+def test_a_ledger_after_one_that_is_hot_waits(topic):
+    first, second, *_ = topic.ledgers
+    topic.records.update(NAME, lambda known: known.with_ledger(replace(first, context=None)))
+    (move,) = plan(topic, wanted(topic, ledger_ids=frozenset({second.ledger_id}))).moves
+    with pytest.raises(UnresolvedTransactionError, match="before it is not in the tier"):
+        mover(topic).move(move)
+
+
 def test_what_was_never_followed_is_decided_by_its_markers(tmp_path):
     """A broker's copies: its transactions are in no snapshot, or one begins after them."""
     topic = FilteredTopic(tmp_path, filter=OffloadFilterDisable())

@@ -226,7 +226,7 @@ def test_entries_that_are_others_are_not_taken(world, monkeypatch):
     before = world.info
     for format_, ledger_id in ((STREAMING, 0), (PIP17, 2)):
         [move] = world.plan(world.wanted(format_, ledger_ids=frozenset([ledger_id]))).moves
-        with pytest.raises(DataLossError, match="are not those of the old one"):
+        with pytest.raises(DataLossError, match="are not those that it was made of"):
             world.mover().move(move)
     assert world.info == before
     assert world.keys(world.target) == []

@@ -145,6 +145,14 @@ class CopyFilters:
             FormatError, StoreError: of the topic's objects.
         """
         ledger_id, count = ledger.ledger_id, ledger.info.entries or 0
+        for earlier in info.ledgers:
+            if earlier.ledger_id < ledger_id and earlier.info.entries and not earlier.is_fully_offloaded:
+                raise UnresolvedTransactionError(
+                    f"a ledger of {topic} before it is not in the tier",
+                    ledger_id=ledger_id,
+                    found=f"ledger {earlier.ledger_id}",
+                    hint=_HINT,
+                )
         catalogue, unsettled = self._topic(topic, info)
         before = clip(unsettled, (0, 0), (ledger_id, count))
         if len(before):
