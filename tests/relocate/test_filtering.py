@@ -25,9 +25,10 @@ from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import DriverMetadata, EntryPosition, OtherRole, other_copies
 from offload_core.metadata.records.filter_record import FilterMode
+from offload_core.metadata.records.relocations import MappingFile
 from offload_core.reading.scan import read_task
 from offload_core.storage.tier import open_store
-from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
+from offload_core.writing.managed_ledger.copy_registry import MappingRegistry, RecordRegistry
 from offload_core.writing.managed_ledger.followed_transactions import settle_transactions
 from offload_core.writing.offload_filters import OffloadFilterDisable, has_unsettled_copies, recorded_filters
 from offload_hooks.errors import DataLossError, OptionError, UnresolvedTransactionError
@@ -346,6 +347,22 @@ def test_segments_are_filtered_into_objects_of_whole_ledgers(topic):
     assert copies(topic) == {
         each.ledger_id: expected(topic, TOMBSTONE, each.ledger_id) for each in topic.ledgers
     }
+
+
+def test_a_mapping_names_the_filtered_copies(topic, tmp_path):
+    before, seen = info(topic), consumed(topic)
+    with MappingFile(tmp_path / "mapping.jsonl") as file:
+        registry = MappingRegistry(file, lambda _: before, topic.environment.now_ms)
+        process = Mover(registry, topic.tier, topic.tier, Audit(), now_ms=topic.environment.now_ms)
+        for move in plan(topic, wanted(topic)).moves:
+            process.move(move)
+        mapped = registry.info(NAME)
+    assert info(topic) == before
+    assert plan_topic(TOPIC, mapped, wanted(topic)).moves == ()
+    with open_tier(topic.folder) as tier:
+        columns = ["__ledgerId", "__entryId"]
+        rows = scan(tier, TOPIC.full, records={TOPIC.full: mapped}, columns=columns).to_table().to_pydict()
+    assert list(zip(*rows.values(), strict=True)) == seen
 
 
 def test_another_process_makes_it_by_the_order_alone(topic):
