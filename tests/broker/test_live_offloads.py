@@ -124,6 +124,16 @@ def read_all(client, topic, count):
         return [reader.read_next(timeout_millis=60_000).data() for _ in range(count)]
 
 
+def sent_with_aborted(live, topic):
+    """Send messages of all kinds after some of a transaction that is aborted; what is read."""
+    aborted = [
+        *({"messages": [{"transaction": "gone", "value": f"x{i}"}]} for i in range(45)),
+        {"abort": "gone"},
+    ]
+    live.send_steps(topic, [*aborted, *ended(list(steps()))])
+    return live.read(topic)
+
+
 def cold_ledgers(live, topic):
     return [each.ledger_id for each in live.admin.ledgers(topic) if each.offloaded]
 
@@ -254,12 +264,7 @@ def test_clients_and_scans_get_the_same_before_and_after(live, cluster, records,
 def test_a_broker_reads_the_mapfiles_that_the_driver_filesystem_wrote(live, settings, tmp_path, chosen):
     namespace = live.new_namespace(live.broker.filesystem_policies(tmp_path, deletion_lag_ms=0))
     topic = f"persistent://{namespace}/mapfiles"
-    aborted = [
-        *({"messages": [{"transaction": "gone", "value": f"x{i}"}]} for i in range(45)),
-        {"abort": "gone"},
-    ]
-    live.send_steps(topic, [*aborted, *ended(list(steps()))])
-    before = live.read(topic)
+    before = sent_with_aborted(live, topic)
     with open_live_cluster(load_configuration(settings, {"policies": {"filter": chosen}})) as cluster:
         assert offload(cluster, topic)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -275,12 +280,7 @@ def test_a_broker_reads_the_mapfiles_that_the_driver_filesystem_wrote(live, sett
 def test_the_transaction_filter_leaves_tombstones_that_brokers_read(live, settings, records):
     cold = live.new_cold_namespace()
     topic = cold.topic("transactions")
-    aborted = [
-        *({"messages": [{"transaction": "gone", "value": f"x{i}"}]} for i in range(45)),
-        {"abort": "gone"},
-    ]
-    live.send_steps(topic, [*aborted, *ended(list(steps()))])
-    before = live.read(topic)
+    before = sent_with_aborted(live, topic)
     configuration = load_configuration(settings, {"policies": {"filter": "transactions"}})
     with open_live_cluster(configuration) as cluster:
         done = offload(cluster, topic)
@@ -302,12 +302,7 @@ def test_what_a_broker_offloaded_is_rewritten_through_the_filter(
     command = in_this_process(capsys, monkeypatch)
     cold = live.new_cold_namespace()
     topic = cold.topic("rewritten")
-    aborted = [
-        *({"messages": [{"transaction": "gone", "value": f"x{i}"}]} for i in range(45)),
-        {"abort": "gone"},
-    ]
-    live.send_steps(topic, [*aborted, *ended(list(steps()))])
-    before = live.read(topic)
+    before = sent_with_aborted(live, topic)
     with open_live_cluster(load_configuration(settings)) as cluster:
         assert offload(cluster, topic, by_broker=True)
         live.admin.drop_bookkeeper_copies(topic)

@@ -120,6 +120,15 @@ class _Decided:
         return causes.data
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownTopic:
+    """A topic's copies, its ranges of open transactions, and its first ledger that is not wholly in the tier."""
+
+    catalogue: Catalogue
+    unsettled: Table
+    first_hot: int
+
+
 class CopyFilters:
     """Makes the filters of copies; calls may come from many threads at once.
 
@@ -130,7 +139,7 @@ class CopyFilters:
     def __init__(self, tier: Tier) -> None:
         self._reader = TierReader(tier)
         self._lock = threading.Lock()
-        self._known = BoundedCache[TopicName, tuple[Catalogue, Table]](_KNOWN_TOPICS)
+        self._known = BoundedCache[TopicName, _KnownTopic](_KNOWN_TOPICS)
 
     def of(
         self, topic: TopicName, ledger: LedgerRecord, info: ManagedLedgerInfo, mode: FilterMode
@@ -145,16 +154,15 @@ class CopyFilters:
             FormatError, StoreError: of the topic's objects.
         """
         ledger_id, count = ledger.ledger_id, ledger.info.entries or 0
-        for earlier in info.ledgers:
-            if earlier.ledger_id < ledger_id and earlier.info.entries and not earlier.is_fully_offloaded:
-                raise UnresolvedTransactionError(
-                    f"a ledger of {topic} before it is not in the tier",
-                    ledger_id=ledger_id,
-                    found=f"ledger {earlier.ledger_id}",
-                    hint=_HINT,
-                )
-        catalogue, unsettled = self._topic(topic, info)
-        before = clip(unsettled, (0, 0), (ledger_id, count))
+        known = self._topic(topic, info)
+        if known.first_hot < ledger_id:
+            raise UnresolvedTransactionError(
+                f"a ledger of {topic} before it is not in the tier",
+                ledger_id=ledger_id,
+                found=f"ledger {known.first_hot}",
+                hint=_HINT,
+            )
+        before = clip(known.unsettled, (0, 0), (ledger_id, count))
         if len(before):
             raise UnresolvedTransactionError(
                 f"a transaction of {topic} is open",
@@ -166,17 +174,20 @@ class CopyFilters:
         asked = _OPTIONS.having(
             start={topic: Position(ledger_id, 0)}, stop={topic: Position(ledger_id, count)}
         )
-        planned = scan(self._reader, topic.full, asked, catalogue=catalogue)
+        planned = scan(self._reader, topic.full, asked, catalogue=known.catalogue)
         stop = EntryPosition(ledger_id, count)
         return CopyFilter(mode=mode, stop=stop, tasks=planned.planned, options=planned.options)
 
-    def _topic(self, topic: TopicName, info: ManagedLedgerInfo) -> tuple[Catalogue, Table]:
-        def find() -> tuple[Catalogue, Table]:
+    def _topic(self, topic: TopicName, info: ManagedLedgerInfo) -> _KnownTopic:
+        def find() -> _KnownTopic:
             tier = self._reader.store
             catalogue = record_catalogue(tier, {topic: info}, read_indexes=False)
             tails = TailReader(tier=tier, asked=_OPTIONS)
             tables = [tails.open_in(each, (0, 0), (END, 0)) for each in catalogue.topics]
-            return catalogue, np.concatenate([NO_RANGES, *tables])
+            hot = (
+                each.ledger_id for each in info.ledgers if each.info.entries and not each.is_fully_offloaded
+            )
+            return _KnownTopic(catalogue, np.concatenate([NO_RANGES, *tables]), min(hot, default=END))
 
         with self._lock:
             return self._known.load(topic, find)

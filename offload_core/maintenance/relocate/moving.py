@@ -130,6 +130,9 @@ class CopyMaker:
     Args:
         source, target: neither is closed.
         block_bytes: of objects that are written in another format.
+
+    Attributes:
+        tier: both, read together.
     """
 
     def __init__(self, source: Tier, target: Tier, block_bytes: int) -> None:
@@ -138,7 +141,7 @@ class CopyMaker:
         self._target = target
         self._both = KnownTiers(target, [source], elsewhere=lambda _: source)
         from_source = KnownTiers(source, elsewhere=lambda _: source)
-        self._read = source.with_others([target])
+        self.tier = source.with_others([target])
         self._entries = EntryCopies(from_source, target, block_bytes=block_bytes, memory=ReadMemory())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -172,7 +175,7 @@ class CopyMaker:
             check(size)
             read_bytes += size
 
-        left_out = None if order.filter is None else order.filter.decide(self._read)
+        left_out = None if order.filter is None else order.filter.decide(self.tier)
         size_bytes, sums, filters = self._copy(order, count, left_out)
         check_objects(self._target, order.key)
         info = ManagedLedgerInfo(ledgers=order.ledgers)
@@ -282,7 +285,7 @@ class Mover:
         self._listener = listener
         self._both = KnownTiers(target, [source], elsewhere=lambda _: source)
         self.maker = CopyMaker(source, target, block_bytes)
-        self._filters = CopyFilters(source.with_others([target]))
+        self._filters = CopyFilters(self.maker.tier)
 
     def move(self, move: Move) -> Outcome:
         """Make a move; when it returns, the new copy is verified, and the one that is read.
