@@ -217,7 +217,10 @@ def test_a_streaming_block_whose_end_is_not_known_is_read_backwards():
 
 @given(histories(late=True), st.integers(1, 2_000), st.integers(0, 30))
 def test_whatever_the_limits_no_row_is_too_much_or_missing(history, search_bytes, timeout_ms):
-    """Either the rows are those of a broker, or a transaction that has no end near it is named."""
+    """Either the rows are those of a broker, or a transaction that has no end near it is named.
+
+    Or they end before a message that came to its transaction after an abort that is farther away than the limits.
+    """
     tier = in_memory(*(written for objects in history.objects.values() for written in objects))
     seen = simulate(history.in_order, (0, 0), (99, 0))
     limits = {
@@ -231,7 +234,43 @@ def test_whatever_the_limits_no_row_is_too_much_or_missing(history, search_bytes
             found = [tuple(row.values()) if isinstance(row, dict) else row for row in read()]
         except UnresolvedTransactionError:
             continue
-        assert found == seen.committed
+        missing = seen.committed[len(found) :]
+        assert [*found, *missing] == seen.committed
+        if missing:
+            last = found[-1][:2] if found else (0, 0)
+            assert any(last < place <= missing[0][:2] for place in sent_after_aborts(history.in_order))
+
+
+def sent_after_aborts(in_order):
+    """Where messages came to transactions that had been aborted, and of which no marker comes later."""
+    aborted, sent = set(), {}
+    for place, event in in_order:
+        if event.kind == "abort":
+            aborted.add(event.transaction)
+        if event.kind == "messages" and event.transaction in aborted:
+            sent.setdefault(event.transaction, []).append(place)
+        elif event.transaction in sent:
+            del sent[event.transaction]
+    return [place for places in sent.values() for place in places]
+
+
+@given(histories(late=True), st.integers(1, 2_000))
+def test_aborts_that_are_near_are_found_wherever_they_lie(history, task_bytes):
+    tier = in_memory(*(written for objects in history.objects.values() for written in objects))
+    planned = scan(tier, TOPIC, columns=[*COLUMNS, "__batchIndex"], task_bytes=task_bytes)
+    assert rows_of(planned, planned.tasks) == simulate(history.in_order, (0, 0), (99, 0)).committed
+
+
+@pytest.mark.parametrize(("abort_at", "is_near"), [(1_800, True), (100, False)])
+def test_aborts_are_searched_for_as_far_before_an_open_transaction_as_tails_are(abort_at, is_near):
+    """The tail begins at entry 2,245, and has a message that came after an abort."""
+    topic = Topic(4_000, transactions={50: ONE, 2_600: ONE}, markers={abort_at: (22, ONE)})
+    planned = topic.scan(transaction_search_bytes=MIB, transaction_timeout_ms=10**9)
+    topic.read_bytes()
+    tasks = planned.tasks
+    assert topic.read_bytes() <= 4 * MIB
+    visible = range(4_000 if is_near else 2_600)
+    assert rows_of(planned, tasks) == [(1, i) for i in visible if i not in (50, abort_at, 2_600)]
 
 
 def test_nothing_of_a_later_ledger_comes_before_a_place_and_all_of_an_earlier_one_does():

@@ -63,6 +63,7 @@ class TailReader:
     def _read(self, topic: Topic, start: Place) -> Table:
         pieces: list[Piece] = []
         unsettled, left, judged = NO_RANGES, self.asked.transaction_search_bytes, 0
+        tail: Place | None = None  # where it begins, once all its bytes are read
 
         def extents() -> Iterator[LedgerExtent]:
             for ledger in reversed(topic.ledgers):
@@ -79,10 +80,20 @@ class TailReader:
             if left > 0 and len(pieces) < judged * 5 // 4:
                 continue  # of many small ones, not after each
             judged = len(pieces)
-            unsettled = _open_of(pieces, start)
-            if left <= 0 or self._reaches(pieces, unsettled, start):
+            unsettled = _open_of(pieces, start if tail is None else tail)
+            if self._reaches(pieces, unsettled, start):
                 return unsettled
-        return _open_of(pieces, start)
+            if left > 0:
+                continue
+            if tail is not None or not len(unsettled):
+                return unsettled
+            tail = max(start, piece.first)
+            place = tuple(unsettled[0, :2].tolist())
+            before = sum(each.data_bytes for each in pieces if each.stop <= place)
+            left = self.asked.transaction_search_bytes - before  # as far before it aborts are searched for
+            if left <= 0:
+                return unsettled
+        return _open_of(pieces, start if tail is None else tail)
 
     def _reaches(self, pieces: Sequence[Piece], unsettled: Table, start: Place) -> bool:
         """True if nothing that was published before the pieces can be open, or abort what is."""
