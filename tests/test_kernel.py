@@ -107,6 +107,7 @@ def test_machine_code_with_and_without_bounds_checks_is_kept_apart(copy, tmp_pat
     assert len(list(tmp_path.glob(FOLDERS))) == 2
 
 
+@pytest.mark.long
 def test_a_second_process_compiles_nothing(copy, tmp_path):
     program = COUNT_COMPILED.format(program=READ_A_PROPERTY)
     first, second = (run(copy, program, NUMBA_CACHE_DIR=str(tmp_path))[0].split()[-1] for _ in range(2))
@@ -155,6 +156,7 @@ def test_code_is_kept_for_this_user_alone(copy, tmp_path):
     assert {path.stat().st_mode & 0o077 for path in (folder, *kept)} == {0}
 
 
+@pytest.mark.long
 def test_others_can_use_the_bytecode_beside_the_code_that_is_kept(copy):
     run(copy, "import os\nos.umask(0o022)\n" + READ_A_PROPERTY, NUMBA_CACHE_DIR=None)
     bytecode = copy / "offload_core" / "format" / "__pycache__"

@@ -26,6 +26,9 @@ from offload_hooks.testing.ledger_cases.base import all_of
 READ, BATCH_READ = 2, 7
 
 
+pytestmark = pytest.mark.sampled(3)
+
+
 def entries(count, largest=2000, seed=0):
     drawn = random.Random(seed)
     return [drawn.randbytes(drawn.randrange(largest)) for _ in range(count)]

@@ -18,6 +18,8 @@ from offload_hooks.errors import (
 )
 from offload_hooks.testing.ledger_cases.base import all_of
 
+pytestmark = pytest.mark.sampled(3)
+
 ENTRIES = [b"%d" % i * 10 for i in range(100)]
 USER, PASSWORD = "bookkeeper-reader", "geheim"  # by default, bookies take such names only
 

@@ -42,6 +42,7 @@ def test_a_managed_ledgers_name_is_decoded_as_pulsar_encodes_it(managed_ledger, 
     assert topic_of_managed_ledger(managed_ledger) == TopicName(topic)
 
 
+@pytest.mark.long
 @given(tenant=_plain, namespace=_plain, topic=_texts)
 @example(tenant="persistent", namespace="persistent", topic="persistent")
 @example(tenant="t", namespace="n", topic="a b+c%2Fd~*")

@@ -205,6 +205,7 @@ def is_of_others(text):
     return any(each in text for each in _OURS) and not any(each in text for each in _THEIRS)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", SPOILT)
 def test_no_command_ends_and_what_is_said_of_others_is_complete(offload, here, kind):

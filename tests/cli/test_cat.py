@@ -60,6 +60,7 @@ def test_json_lines_of_a_topic_are_what_pulsars_clients_read(offload, broker, to
     assert_topic_is_as_expected(rows, topic)
 
 
+@pytest.mark.long
 def test_json_lines_have_binary_as_base64_times_as_iso_8601_and_maps_as_objects(offload, orders):
     result = offload("cat", orders, "-t", ORDERS, "-f", "jsonl", "-n", "1")
     assert (result.code, result.err) == (0, "")

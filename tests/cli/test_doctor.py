@@ -166,6 +166,7 @@ def test_wrong_use_is_exit_code_2(offload, root, arguments):
 # --- interrupted -------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_ctrl_c_cleans_up_and_shows_what_was_seen(root, site):
     support = Path(__file__).parents[1] / "support"
     with subprocess.Popen(

@@ -30,6 +30,7 @@ def test_a_topic_is_exported_and_the_next_time_what_is_new(offload, tier, tmp_pa
     assert "0 rows in 0 files" in offload(*arguments).err
 
 
+@pytest.mark.long
 def test_to_delta_and_iceberg(offload, tier, tmp_path):
     assert offload("export", tier, "-t", ORDERS, "--to", f"delta:{tmp_path}/delta").code == 0
     assert delta_rows(tmp_path / "delta") == scanned(tier)

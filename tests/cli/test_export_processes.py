@@ -38,6 +38,7 @@ def wait_for_files(process, out, count):
         time.sleep(0.01)  # a loop that only looks takes a processor from what it waits for
 
 
+@pytest.mark.long
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("workers", ["--workers=2", "--processes"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -73,6 +74,7 @@ def test_follow_killed_again_and_again_loses_and_doubles_nothing(workers, tier, 
     assert parquet_rows(out) == scanned(tier)
 
 
+@pytest.mark.long
 def test_a_bar_is_shown_on_a_terminal_and_only_there(offload, on_a_terminal, tier, tmp_path):
     arguments = ("export", tier, "-t", ORDERS, "--file-bytes=2048", "--workers=1", "--to")
     _, shown = on_a_terminal(*arguments, tmp_path / "shown")

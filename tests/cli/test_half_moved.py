@@ -27,6 +27,7 @@ def test_commands_say_what_is_elsewhere_and_write_nothing(world, offload, place,
     assert not list(out.glob("**/*.parquet"))
 
 
+@pytest.mark.long
 def test_commands_read_several_tiers(world, offload):
     asked = [*given(world, "source"), "--also-tier", world.folder / "target"]
     shown = offload("cat", *asked, "--format", "jsonl")

@@ -83,6 +83,7 @@ def lay_out_all(root, hostile):
         records.write(names[1], ManagedLedgerInfo(ledgers=(hostile, more)), None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_no_command_ends_in_an_error_of_pythons(offload, tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)

@@ -32,6 +32,7 @@ def drawn(on_a_terminal):
     return run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [40, 80])
 def test_a_narrow_terminal_loses_nothing(drawn, tmp_path, columns):
     context = OffloadContext.of_segments([segment(uuid_of(1), 49), segment(uuid_of(2), 99)], complete=True)
@@ -43,6 +44,7 @@ def test_a_narrow_terminal_loses_nothing(drawn, tmp_path, columns):
     assert str(uuid_of(2)) in "".join("".join(line.split()[-1:]) for line in lines[2:])
 
 
+@pytest.mark.long
 def test_many_ledgers_and_more_objects_than_letters(offload, tmp_path):
     ledgers = [closed(each, 10, copied(uuid_of(each))) for each in range(500)]
     config = recorded(tmp_path, *ledgers)
@@ -53,6 +55,7 @@ def test_many_ledgers_and_more_objects_than_letters(offload, tmp_path):
     assert len(offload("topics", "layout", TOPIC, "--config", config, "--json").json) == 500
 
 
+@pytest.mark.long
 def test_a_ledger_of_more_segments_than_columns(drawn, tmp_path):
     shares = [segment(uuid_of(each), each) for each in range(150)]
     config = recorded(tmp_path, closed(3, 150, OffloadContext.of_segments(shares, complete=True)))

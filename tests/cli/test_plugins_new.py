@@ -128,6 +128,7 @@ def test_what_is_written_is_clean_for_ruff(offload, tmp_path, name):
         assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.long
 def test_the_users_configuration_of_cookiecutter_does_not_count(tmp_path, project):
     home = tmp_path / "home"
     home.mkdir()
@@ -141,6 +142,7 @@ def test_the_users_configuration_of_cookiecutter_does_not_count(tmp_path, projec
     assert files(home) == before
 
 
+@pytest.mark.long
 def test_the_template_is_one_that_cookiecutter_takes_by_itself(tmp_path):
     home = {"HOME": str(tmp_path)}
     command = [sys.executable, "-m", "cookiecutter", TEMPLATE, "--no-input", "--output-dir", tmp_path / "1"]
@@ -195,6 +197,7 @@ def test_the_driver_passes_the_conformance_suite_at_once(project):
     assert int(re.findall(r"(\d+) passed", output)[0]) > 150
 
 
+@pytest.mark.long
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("right", "wrong"),

@@ -145,6 +145,7 @@ def test_a_streaming_objects_ledgers_are_there(offload, tmp_path):
     assert offload("repair", tmp_path, "--ledger", "9").code == 2
 
 
+@pytest.mark.long
 def test_json_on_a_terminal_is_json_only(on_a_terminal, damaged):
     code, said = on_a_terminal("repair", damaged[0], "--json", stderr=subprocess.DEVNULL)
     assert (code, len(json.loads(said)["repairs"])) == (1, 2)

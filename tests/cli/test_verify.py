@@ -136,6 +136,7 @@ def test_wrong_use(offload, tmp_path, arguments, said):
     assert (result.code, said in result.err) == (2, True), result.err
 
 
+@pytest.mark.long
 def test_as_a_process_with_processes(offload_process, tmp_path):
     lay_out_case(tmp_path, "java-damaged", "st-drift")
     result = offload_process("verify", tmp_path, "--deep", "--processes", "--workers", "1", "--json")

@@ -238,6 +238,7 @@ def run(seeds):
     return outcomes
 
 
+@pytest.mark.long
 def test_thousands_of_mutations_are_refused_or_harmless():
     outcomes = run(200)
     assert outcomes["mutations"] >= 2_000

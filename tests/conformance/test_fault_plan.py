@@ -155,6 +155,7 @@ def reads(seed):
     return tier, plan, read
 
 
+@pytest.mark.long
 def test_a_seed_means_the_same_faults_again_whatever_else_is_called():
     _, _, read = reads(7)
     first = [read() for _ in range(200)]

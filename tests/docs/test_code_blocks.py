@@ -44,7 +44,7 @@ def world(tmp_path, request, monkeypatch):
     os.environ.update(before)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(
     "path",
     [path for path in PAGES if BLOCKS[path]],

@@ -116,6 +116,7 @@ def test_options_of_hdfs_are_refused_for_this_machine():
 # --- objects -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
 def test_what_a_broker_offloaded_is_read_from_a_file_url(tmp_path, topic):
     lay_out_golden(tmp_path)

@@ -64,6 +64,7 @@ def test_a_lazy_frame_of_polars_has_the_rows(engine, tier, options, expected):
     assert_same_rows(scan_polars(tier, **options).collect(engine=engine).to_arrow(), expected)
 
 
+@pytest.mark.long
 def test_a_frame_of_dask_has_the_rows(tier, options, expected):
     frame = read_dask(tier, **options)
     assert (frame.npartitions > 1) is ("task_bytes" in options)

@@ -37,6 +37,7 @@ def export(tier, kind, folder, **options):
         return pulsar_offload.export(reader, **target_of(kind, folder) | {"topics": ORDERS} | options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_message_is_there_once_and_a_second_export_adds_what_is_new(kind, tier, tmp_path):
     out = tmp_path / "out"
@@ -48,6 +49,7 @@ def test_every_message_is_there_once_and_a_second_export_adds_what_is_new(kind, 
     assert rows_of(kind, out) == scanned(tier)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_columns_of_a_brokers_topics_have_a_type_there(kind, tmp_path):

@@ -82,6 +82,7 @@ def read_some(cached, seed, count, directory):
     assert cached.statistics.disk_hits > count / 10
 
 
+@pytest.mark.long
 def test_processes_share_a_directory_and_keep_to_its_room(open_cache, directory):
     workers = [
         ForkedReader(lambda seed=seed: read_some(open_cache(), seed, 150, directory)) for seed in range(4)
@@ -91,6 +92,7 @@ def test_processes_share_a_directory_and_keep_to_its_room(open_cache, directory)
     assert not list((directory / LAYOUT / "writing").iterdir())
 
 
+@pytest.mark.long
 def test_processes_that_are_killed_leave_right_data_and_room(open_cache, directory):
     def forever(seed):
         cached = open_cache()
@@ -116,6 +118,7 @@ def test_processes_that_are_killed_leave_right_data_and_room(open_cache, directo
 CALLS = ("open", "pwrite", "truncate", "mkdir", "unlink", "replace", "close", "scandir", "utime")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_process_that_dies_at_any_call_leaves_right_data(open_cache, directory, when, sample):
     room = 3 * ENTRY  # so that chunks must go, too

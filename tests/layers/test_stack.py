@@ -114,6 +114,7 @@ def test_a_pickled_tier_works_here_and_in_a_forked_child(tmp_path):
         use(tier, "after")
 
 
+@pytest.mark.long
 def test_a_fork_in_the_middle_of_work_does_no_harm(tmp_path):
     with open_store(tmp_path / "tier", layers=by_name(tmp_path / "cache")) as tier:
         stop = threading.Event()
@@ -147,6 +148,7 @@ def test_a_store_that_fails_often_is_used_by_many_threads(tmp_path, seed):
     assert driver.tier.objects == {}
 
 
+@pytest.mark.long
 def test_a_scan_reads_the_same_by_the_stack_over_a_store_that_fails(tmp_path):
     lay_out_broker_objects(tmp_path / "tier")
     driver = LocalDriver(str(tmp_path / "tier"))

@@ -348,6 +348,7 @@ def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its
     after_any_fault_at_any_call(crash_matrix, verb, every=38)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", EACH_DAY)
 def test_after_any_fault_of_an_offload_nothing_is_lost_and_it_goes_on_to_its_end(crash_matrix, verb):
     after_any_fault_at_any_call(crash_matrix, verb, every=14)
@@ -370,6 +371,7 @@ def run(folder, verb, limit):
     return int(counts[1]), int(counts[2])
 
 
+@pytest.mark.long
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("verb", kill_matrix.VERBS)
 def test_a_process_that_is_killed_at_a_call_loses_nothing_and_another_goes_on(tmp_path, verb, pytestconfig):

@@ -35,6 +35,7 @@ def delete_segments(world, points):
     delete_judged(tier, judged, Audit(), allowed=Allowed(), read_again=records.read, at_once=1)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("first", ["segments", "hot copy"])
 @pytest.mark.parametrize("after", [False, True])

@@ -54,6 +54,7 @@ def pool_over(tier, **given):
     return StreamingPool(lambda _: nullcontext(tiers), **given)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("faults", ["delay any 30% 0.01", "delay any 10% 0.01; fail-after any 3%"])
 def test_many_producers_and_a_store_that_is_slow_or_fails(environment, tmp_path, faults, monkeypatch):

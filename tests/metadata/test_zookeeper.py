@@ -251,6 +251,7 @@ def server_that(answers):
             thread.join()
 
 
+@pytest.mark.long
 def test_a_server_that_is_silent_or_not_there_is_not_waited_for():
     with (
         server_that(

@@ -135,6 +135,7 @@ ELSEWHERE = AttemptHolder(machine=1, process=1, started=1)
 # --- real processes ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_an_attempt_is_left_alone_while_its_process_lives_and_taken_over_at_once_when_it_was_killed(world):
     with another_process(world) as process:
         for _ in range(3):

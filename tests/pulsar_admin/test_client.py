@@ -244,6 +244,7 @@ def test_a_server_that_falls_silent_is_not_waited_for(sent):
         asked(url, timeout_s=0.2)
 
 
+@pytest.mark.long
 def test_a_server_that_never_ends_its_answer_is_not_waited_for():
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
     with (

@@ -200,6 +200,7 @@ def test_what_was_merged_is_taken_apart_again(kinds):
         assert_is_as_clients_read(TierReader(kinds.target), kind, records=kinds.infos)
 
 
+@pytest.mark.long
 def test_of_a_copy_that_lost_entries_all_others_are_moved(kinds):
     """A copy of encrypted messages is damaged, saved, its record rebuilt, and then it is moved."""
     damage(kinds.source, LOST, entries_of(TierReader(kinds.source), "encrypted")[LOST])

@@ -96,6 +96,7 @@ def check(name, seed):
         assert intact <= set(found) or name.startswith("mapfile"), (seed, intact - set(found))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seeds",
     [range(SAMPLES), pytest.param(range(SAMPLES, 50 * SAMPLES), marks=pytest.mark.nightly)],

@@ -115,6 +115,7 @@ def test_mapfiles_have_two_files_of_checksums(tmp_path):
         assert verified.reading.gets > unverified.reading.gets
 
 
+@pytest.mark.long
 def test_a_mapfile_that_is_cut_into_tasks(tmp_path):
     lay_out_mapfile(
         tmp_path, mapfile([entry(random.Random(i).randbytes(20_000)) for i in range(200)], ledger_id=5)

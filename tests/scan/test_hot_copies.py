@@ -281,6 +281,7 @@ def alike(table):
     return table.select(kept).to_pylist()
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("task_bytes", [1 << 30, 50_000])
 @pytest.mark.parametrize(
@@ -307,6 +308,7 @@ def test_messages_are_those_of_the_cold_copies(golden, options, task_bytes):
         assert alike(pa.Table.from_batches(batches, by_tasks.schema)) == alike(expected), topic
 
 
+@pytest.mark.long
 def test_ranges_of_times_are_those_of_the_cold_copies(golden):
     cold, both, records = golden
     for topic in records:

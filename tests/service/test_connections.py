@@ -116,6 +116,7 @@ def test_there_are_never_more_connections_than_half_of_the_descriptors():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("sent", "status"),
     [

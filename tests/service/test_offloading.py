@@ -134,6 +134,7 @@ def test_a_ledger_that_a_filter_holds_back_is_left_out_and_the_status_says_why(s
         assert complete(managed) == [first]
 
 
+@pytest.mark.long
 def test_thresholds_and_lag_are_kept_without_anybody_asking(service, topic, tmp_path):
     first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
     hot = tmp_path / "hot"
@@ -167,6 +168,7 @@ def test_an_offload_that_fails_says_why(service, topic, tmp_path):
     assert str(tmp_path / "cold") in ended["lastError"]
 
 
+@pytest.mark.long
 def test_a_service_without_a_hot_tier_says_so(tmp_path):
     settings = f'[policies]\ndriver = "local"\nextra_configurations.root = "{tmp_path}/cold"\n'
     with Service(tmp_path, settings) as service:

@@ -283,6 +283,7 @@ def is_owned(environment):
     return mark is not None and process_of(mark) == "offload-own"
 
 
+@pytest.mark.long
 def test_a_topic_is_streamed_by_its_policies_between_its_appends(tmp_path):
     """Nothing runs in the processes that append but their appends."""
     with own(tmp_path, STREAMED) as service, owner(service.metadata, tmp_path) as environment:
@@ -305,6 +306,7 @@ def test_a_topic_is_streamed_by_its_policies_between_its_appends(tmp_path):
     assert [row["value"] for row in rows] == [b"0", b"more", b"1", b"more"]
 
 
+@pytest.mark.long
 def test_after_a_kill_the_next_one_goes_on(tmp_path):
     with own(tmp_path) as service, owner(service.metadata, tmp_path) as environment:
         with open_managed_ledger(environment, SERVED) as topic:
@@ -318,6 +320,7 @@ def test_after_a_kill_the_next_one_goes_on(tmp_path):
             assert is_owned(environment)
 
 
+@pytest.mark.long
 def test_what_is_asked_for_is_offloaded_by_the_owner(tmp_path):
     with own(tmp_path) as service, owner(service.metadata, tmp_path) as environment:
         with open_managed_ledger(environment, SERVED) as topic:

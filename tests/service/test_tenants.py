@@ -271,6 +271,7 @@ def test_a_tenant_gives_no_options_to_a_filter_that_is_not_listed(service):
     )
 
 
+@pytest.mark.long
 def test_a_tenant_that_completes_a_segment_is_told_no_place_of_the_operators(tmp_path):
     key = tmp_path / "operators-place" / "key.json"
     settings = f"""

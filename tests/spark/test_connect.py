@@ -12,7 +12,7 @@ from offload_core.interfaces.spark.executor import start_session
 from offload_hooks.errors import MissingExtraError, OffloadError, OptionError
 from pulsar_offload import PulsarOffloadDataSource, measure_reads, open_tier, read_offloaded, scan
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 TOPICS = ["json", "jstring", "comp-lz4", "chunk"]
 PLACE = ("__topic", "__ledgerId", "__entryId", "__batchIndex")

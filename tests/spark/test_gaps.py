@@ -18,6 +18,7 @@ from pulsar_offload import open_tier
 PLACE = ("__ledgerId", "__entryId")
 
 
+@pytest.mark.long
 @effort(0.4)
 @given(topic=filtered_topics(["pip17", "streaming"]), data=st.data())
 def test_a_stream_over_gaps_gives_each_entry_once_and_comes_to_the_end(topic, data):

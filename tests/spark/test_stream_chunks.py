@@ -55,6 +55,7 @@ MESSAGES = st.lists(
 LIMITS = st.lists(st.tuples(st.sampled_from([1, 2, 5, 1000]), st.booleans()), max_size=3)
 
 
+@pytest.mark.long
 @effort(0.4)
 @given(MESSAGES, st.lists(st.integers(0, 2), max_size=40), st.booleans(), st.data())
 def test_a_growing_topic_gives_each_complete_message_once(drawn, order, is_segmented, data):

@@ -50,6 +50,7 @@ def query(tier, columns=COLUMNS, **options):
     return made
 
 
+@pytest.mark.long
 def test_a_new_topic_with_the_same_columns_is_read(tier):
     stream = query(tier)
     save(tier.parent / "schemas", "others", FLAT)
@@ -95,6 +96,7 @@ def test_a_literal_schema_is_that_of_new_topics_as_well(tier):
     assert stream.run() == [(2, "n2", 2)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE", "DROPMALFORMED"])
 def test_what_cannot_be_decoded_is_by_mode(tier, mode):
     columns = ("id", "name", "_corrupt_record") if mode == "PERMISSIVE" else ("id", "name")

@@ -78,6 +78,7 @@ def test_a_worker_compiles_nothing_that_another_has_compiled(said):
     assert said["compiled"] == 0
 
 
+@pytest.mark.long
 def test_what_makes_typed_columns_is_imported_where_they_are_asked_for(said, tmp_path):
     lay_out_broker_objects(tmp_path, topics=["jstring"])
     schema = "literal:type=STRING"

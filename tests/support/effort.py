@@ -6,8 +6,9 @@
   five days in a row run every case; `--sample-seed` repeats another day's choice, and pytest's header shows it.
 - `sample(steps, every=5)`, a fixture: the same for a loop inside a test, such as the steps of a crash matrix. With
   `--nightly` it is 24 times as many: all of them, unless the stride is longer than that.
-- Hypothesis draws 10 examples of each property, or 250 with `--nightly`. `@effort(2)` draws twice as many, and
-  `effort(0.4, stateful_step_count=25)` are the settings of a costly state machine.
+- Hypothesis draws 10 examples of each property, and 25 steps of a state machine; 250 and 50 with `--nightly`.
+  `@effort(2)` draws twice as many examples, and `effort(0.4, stateful_step_count=25)` are the settings of a costly
+  state machine.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ Sample = Callable[[Sequence[Case], int], Sequence[Case]]
 NIGHTLY_STEPS = 24
 """So many times as many steps of a loop as by day. A night that takes all of each loop would be longer than a night."""
 
-for _name, _examples in (("sampled", 10), ("nightly", 250)):
+for _name, _examples, _steps in (("sampled", 10, 25), ("nightly", 250, 50)):
     # A busy machine is no fault of a property.
     settings.register_profile(
         _name,
         max_examples=_examples,
+        stateful_step_count=_steps,
         deadline=None,
         derandomize=False,
         suppress_health_check=(HealthCheck.too_slow,),

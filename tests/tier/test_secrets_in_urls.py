@@ -96,6 +96,7 @@ USES: dict[str, Callable[[str, Path], None]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("use", USES)
 def test_nothing_that_is_shown_of_a_url_has_its_credential(use, tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.DEBUG)
@@ -115,6 +116,7 @@ def test_nothing_that_is_shown_of_a_url_has_its_credential(use, tmp_path, monkey
     assert [path for path in tmp_path.rglob("*") if SECRET in str(path)] == []
 
 
+@pytest.mark.long
 def test_the_service_s_log_has_no_credential_of_a_url():
     program = f"""
 import logging

@@ -1,5 +1,6 @@
 """A live offload ends at any call of any store or broker: nothing is lost, and the next run finishes it."""
 
+import pytest
 from scenes.live_topics import LiveTopic, offload_due
 from tiers import uuid_of
 
@@ -16,6 +17,7 @@ def test_an_offload_may_end_at_every_call(crash_matrix):
     } <= set(calls)
 
 
+@pytest.mark.long
 def test_the_deletion_of_a_copy_that_no_record_can_get_may_end_at_every_call(crash_matrix):
     def taken_by_the_broker(folder):
         """The broker has begun to offload a ledger whose copy is complete here."""

@@ -281,6 +281,7 @@ def test_gaps_are_refused(tmp_path):
         plan(topic, opened(topic), filter=FilterMode.GAP)
 
 
+@pytest.mark.long
 def test_filtered_moves_may_end_at_every_call(crash_matrix):
     calls = crash_matrix(
         with_transactions, filtered, check=LiveTopic.check, check_done=check_filtered, every=48

@@ -141,6 +141,7 @@ def one_entry():
     return scene
 
 
+@pytest.mark.long
 def test_every_flipped_bit_behind_the_magic_of_a_single_entry_is_found():
     length = len(one_entry().objects[one_entry().key()].data)
     magic = range(140, 142)  # without it and with bytes that are no entry, it may be no entry of Pulsar's

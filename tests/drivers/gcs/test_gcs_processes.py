@@ -51,6 +51,7 @@ def test_a_forked_child_leaves_its_parents_connections_alone_and_both_end_withou
     assert run_program(program, bucket, fake_gcs.endpoint) == "b'abc'\n"
 
 
+@pytest.mark.long
 def test_nothing_is_asked_and_nobody_warned_by_importing_and_making_a_driver(run_program):
     program = f"""
         from offload_drivers.gcs import GcsDriver

@@ -29,6 +29,7 @@ def test_of_racing_create_only_commits_exactly_one_wins_and_its_metadata_stands(
     assert list(driver.list_uploads("")) == []
 
 
+@pytest.mark.long
 def test_a_reader_never_sees_an_object_with_the_metadata_of_another(tmp_path):
     driver = LocalDriver(str(tmp_path))
     stop = threading.Event()
