@@ -1,4 +1,8 @@
-"""Payloads to typed columns: AVRO, JSON and Protobuf of a flat record of ten fields. Peers go message by message."""
+"""Payloads to typed columns: AVRO, JSON and Protobuf of a flat record of ten fields.
+
+The peers go message by message; JSON has others that read many at once: pyarrow's and DuckDB's readers of lines, and
+Spark's `from_json` on a binary column.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import fastavro
 import pyarrow as pa
+import pyarrow.json as pj
+import pyarrow.parquet as pq
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import from_json
 
 from benchmarks.measure import Result, one_core, seconds_side_by_side
 from offload_core.format.schemas.decoders import make_decoder
@@ -21,6 +30,17 @@ from offload_core.format.schemas.payload_spans import spans_of
 from offload_hooks.schemas import SchemaVersion
 
 MESSAGES = 20_000
+SPARK_TIMES = 50
+"""Spark reads the messages so many times."""
+DUCKDB_TYPES = {
+    pa.int64(): "BIGINT",
+    pa.int32(): "INTEGER",
+    pa.string(): "VARCHAR",
+    pa.float64(): "DOUBLE",
+    pa.float32(): "FLOAT",
+    pa.bool_(): "BOOLEAN",
+}
+SPARK_TYPES = {of: of for of in DUCKDB_TYPES.values()} | {"VARCHAR": "STRING", "INTEGER": "INT"}
 
 FIELDS: dict[str, Any] = {
     "id": "long",
@@ -50,8 +70,8 @@ PROTOBUF_TYPES = {
 """The same fields as numbers of `FieldDescriptorProto.Type`; `kind` is an enum."""
 
 
-def run(_: Path) -> Iterator[Result]:
-    """One result per schema type: the rate itself is the ratio for AVRO, the others are shown beside their peers."""
+def run(folder: Path) -> Iterator[Result]:
+    """One result per schema type: the rate itself is the ratio, shown beside the peer's; and of JSON one per reader."""
     definition = {
         "type": "record",
         "name": "Order",
@@ -82,7 +102,7 @@ def run(_: Path) -> Iterator[Result]:
     with one_core():
         for kind, stored, payloads, library, peer, target in (
             ("AVRO", text, datums, "fastavro", by_fastavro, 1.0),
-            ("JSON", text, texts, "json", by_json, None),
+            ("JSON", text, texts, "json", by_json, 3.0),
             ("PROTOBUF_NATIVE", native, messages, "protobuf", by_protobuf, None),
         ):
             version = SchemaVersion(version=0, type=kind, definition=stored)
@@ -98,6 +118,69 @@ def run(_: Path) -> Iterator[Result]:
                 ratio=MESSAGES / ours / 1e6,
                 limit=target,
             )
+    yield from json_readers(folder, text, texts)
+
+
+def json_readers(folder: Path, definition: str, texts: list[bytes]) -> Iterator[Result]:
+    """JSON against readers of many records at once; each makes the same columns, on one core."""
+    version = SchemaVersion(version=0, type="JSON", definition=definition)
+    decoder = make_decoder(version, version)
+    spans = spans_of(pa.array(texts, type=pa.binary()))
+    lines = folder / "orders.json"
+    lines.write_bytes(b"\n".join(texts))
+    schema = pa.schema(list(decoder.data_type))
+    types = {field.name: DUCKDB_TYPES[field.type] for field in schema}
+    database = duckdb.connect(config={"threads": 1})
+
+    def by_pyarrow() -> pa.Table:
+        joined = pa.BufferReader(b"\n".join(texts))
+        return pj.read_json(
+            joined, pj.ReadOptions(use_threads=False), pj.ParseOptions(explicit_schema=schema)
+        )
+
+    def by_duckdb() -> pa.Table:
+        columns = ", ".join(f"'{name}': '{of}'" for name, of in types.items())
+        query = f"FROM read_json('{lines}', format = 'newline_delimited', columns = {{{columns}}})"
+        return database.sql(query).to_arrow_table()
+
+    with one_core():
+        for name, peer in (("pyarrow.json", by_pyarrow), ("DuckDB's read_json", by_duckdb)):
+            ours, theirs, ratio = seconds_side_by_side(lambda: decoder.decode(spans), peer, rounds=7)
+            yield _of_readers(name, ours / MESSAGES, theirs / MESSAGES, ratio, None)
+        theirs = _spark_seconds(
+            folder, texts, ", ".join(f"{name} {SPARK_TYPES[of]}" for name, of in types.items())
+        )
+        yield _of_readers("Spark's from_json", ours / MESSAGES, theirs, theirs / (ours / MESSAGES), 3.0)
+
+
+def _of_readers(name: str, ours: float, theirs: float, ratio: float, limit: float | None) -> Result:
+    """A result of seconds for each message."""
+    return Result(
+        name=f"JSON against {name}",
+        ours=f"{1e-6 / ours:.2f} M/s",
+        peer=f"{1e-6 / theirs:.2f} M/s",
+        ratio=ratio,
+        limit=limit,
+    )
+
+
+def _spark_seconds(folder: Path, texts: list[bytes], columns: str) -> float:
+    """Seconds for each message of `from_json`, beyond those of reading the binary column."""
+    path = str(folder / "orders.parquet")
+    pq.write_table(pa.table({"value": pa.array(texts * SPARK_TIMES, type=pa.binary())}), path)
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    try:
+        frame = session.read.parquet(path)
+        typed = frame.select(from_json(frame.value.cast("string"), columns).alias("order")).select("order.*")
+
+        def consume(each: Any) -> None:
+            each.write.format("noop").mode("overwrite").save()
+
+        typed_s, plain_s, _ = seconds_side_by_side(lambda: consume(typed), lambda: consume(frame), rounds=3)
+        return (typed_s - plain_s) / (len(texts) * SPARK_TIMES)
+    finally:
+        session.stop()
 
 
 def row(i: int) -> dict[str, Any]:

@@ -16,17 +16,19 @@ from bounds_checked import run_checked
 from drawn_schemas import drawn_avro, drawn_json, drawn_key_value, drawn_protobuf
 from scenes.schemas import rows_of
 
-from offload_core.format.schemas import cells
+from offload_core.format.schemas import cells, json_decoder
 from offload_core.format.schemas.avro_reference import read_datum
 from offload_core.format.schemas.avro_types import parse_avro
 from offload_core.format.schemas.decoders import explain_inline, make_decoder, parse_key_value
-from offload_core.format.schemas.json_values import JsonValues
+from offload_core.format.schemas.json_decoder import JsonValues
 from offload_core.format.schemas.payload_spans import spans_of
 from offload_core.format.schemas.protobuf_reference import read_message
 from offload_core.format.schemas.protobuf_types import parse_protobuf
 from offload_hooks.errors import PayloadError, SchemaError
 
 PAYLOADS = 40
+
+json_decoder.FEW = 0
 
 
 def draw_and_read(draw_one, draw):

@@ -1,11 +1,10 @@
-"""Primitive types, JSON, key and value: payloads by the decoders, right and wrong."""
+"""Primitive types, key and value: payloads by the decoders, right and wrong."""
 
 from __future__ import annotations
 
 import json
 import struct
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -75,109 +74,6 @@ def test_times_beyond_what_a_column_holds_are_null(kind):
         [b"\x7f" + b"\xff" * (size - 1), b"\x80" + b"\0" * (size - 1)], version(0, kind)
     )
     assert (array.to_pylist(), faults) == ([None, None], [False, False])
-
-
-JSON = version(0, "JSON", record(id="long", name=["null", "string"], ok=["null", "boolean"], price="double"))
-DEEP = version(
-    0,
-    "JSON",
-    record(
-        tags={"type": "array", "items": "string"},
-        m=["null", {"type": "map", "values": "int"}],
-        blob=["null", "bytes"],
-        inner=[
-            "null",
-            {"type": "record", "name": "I", "fields": [{"name": "x", "type": ["null", "double"]}]},
-        ],
-        either=["null", "long", "string"],
-        at=["null", {"type": "long", "logicalType": "timestamp-millis"}],
-        cost=["null", {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}],
-    ),
-)
-
-
-def test_json_is_read_by_field_names():
-    payloads = [b'{"id": 1, "name": "\xc3\xbc", "price": 2, "more": [1]}', b'{"ok":true}', None, b"{}"]
-    array, faults = decode_all(payloads, JSON)
-    assert faults == [False] * 4
-    assert array.to_pylist() == [
-        {"id": 1, "name": "ü", "ok": None, "price": 2.0},
-        {"id": None, "name": None, "ok": True, "price": None},
-        None,
-        {"id": None, "name": None, "ok": None, "price": None},
-    ]
-
-
-def test_json_of_all_kinds_of_fields_is_read():
-    value = {
-        "tags": ["a"], "m": {"k": 1}, "blob": "AQI=", "inner": {"x": 1}, "either": "s", "at": NOON_MS, "cost": 1.25
-    }  # fmt: skip
-    array, faults = decode_all([json.dumps(value).encode()], DEEP)
-    assert faults == [False]
-    (row,) = array.to_pylist()
-    assert row["either"] == {"member0": None, "member1": "s"}
-    assert (row["tags"], row["m"], row["blob"], row["inner"]) == (["a"], [("k", 1)], b"\x01\x02", {"x": 1.0})
-    assert (row["at"], str(row["cost"])) == (NOON, "1.25")
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        b"", b" ", b"{", b"[]", b"1", b"nothing", b'{"id": "1"}', b'{"id": 1.5}', b'{"id": 9223372036854775808}',
-        b'{"name": 1}', b'{"name": "\xff"}', b'{"name": "\\ud800"}', b'{"ok": 0}', b'{"price": "x"}',
-        b'{"id": 1}{"id": 2}',
-        b'{"id": 1}\n{"id": 2}', b'}{', b"[" * 100_000, b'{"id":',
-    ],
-)  # fmt: skip
-def test_json_that_is_not_right_spoils_its_message_only(wrong):
-    good = b'{"id": 7}'
-    array, faults = decode_all([good, wrong, good], JSON)
-    assert faults == [False, True, False]
-    assert [None if row is None else row["id"] for row in array.to_pylist()] == [7, None, 7]
-
-
-def test_payloads_that_only_together_are_json_are_not_right():
-    assert decode_all([b'{"id": 1, "more": [{"a":', b"{}}]}", b'{"id": 3}{"id": 4}'], JSON)[1] == [True] * 3
-
-
-@pytest.mark.parametrize(
-    "ignored",
-    [
-        b"[" * 5000 + b"]" * 5000, b'{"a":' * 5000 + b"1" + b"}" * 5000, b"1" * 5000, b"-" + b"1" * 5000, b"1e999",
-        b'"\xff"', b'"\xed\xa0\x80"', b'{"\xff": 1}', b"NaN", b'"\\ud800"',
-    ],
-)  # fmt: skip
-def test_what_a_message_is_does_not_depend_on_the_others_of_its_batch(ignored):
-    payload = b'{"id": 7, "ignored": ' + ignored + b"}"
-    alone, fault = decode_all([payload], JSON)
-    beside, faults = decode_all([payload, b"{"], JSON)
-    assert (alone.to_pylist(), fault) == (beside.to_pylist()[:1], faults[:1])
-    assert fault == [b"\xff" in ignored or b"\xed" in ignored]
-
-
-@pytest.mark.parametrize("digits", [b"1" * 400, b"-" + b"1" * 400, b"1" * 5000, b"1e999", b"-1e999"])
-def test_a_number_that_no_double_holds_is_infinite_in_any_batch(digits):
-    expected = float("-inf" if digits[:1] == b"-" else "inf")
-    for others in ([], [b"{"]):
-        array, faults = decode_all([b'{"price": ' + digits + b"}", *others], JSON)
-        assert (array.to_pylist()[0]["price"], faults[0]) == (expected, False)
-
-
-@pytest.mark.parametrize(
-    ("text", "is_right"),
-    [
-        ("9" * 36 + ".25", True),
-        ("-" + "9" * 36 + ".25", True),
-        ("9" * 37 + ".25", False),
-        ("0.125", False),
-        ("NaN", False),
-    ],
-)
-def test_json_decimals_have_all_the_digits_that_their_type_has(text, is_right):
-    of = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
-    array, faults = decode_all([json.dumps({"d": text}).encode()], version(0, "JSON", record(d=of)))
-    assert faults == [not is_right]
-    assert array.to_pylist() == [{"d": Decimal(text)} if is_right else None]
 
 
 def kv(key, value):

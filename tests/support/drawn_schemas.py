@@ -445,10 +445,70 @@ def json_value(draw: Draw, avro: AvroType, room: int = 3) -> Any:
     if avro.logical == "decimal":
         return draw.choice([0, 1, 12, "3"])
     if kind in ("bytes", "fixed"):
-        return base64.b64encode(draw.randbytes(3)).decode()
-    return {"null": None, "boolean": draw.random() < 0.5, "string": draw.choice(["", "a", "ü冷"])}.get(
-        kind, draw.randrange(1000) / 8
-    )
+        return base64.b64encode(draw.randbytes(draw.randrange(8))).decode() + "=" * (draw.random() < 0.05)
+    if kind == "string":
+        return draw.choice(
+            ["", "a", "ü冷", 'a "quoted" one of more than 16 bytes', "\\\n\t\0/\x7f", "a🧊b" * 5]
+        )
+    if kind in ("float", "double"):
+        bits = draw.randbytes(8)
+        return draw.choice(
+            [draw.randrange(1000) / 8, draw.random(), struct.unpack("<d", bits)[0], -0.0, 0, 10**18]
+        )
+    return {"null": None, "boolean": draw.random() < 0.5}[kind]
+
+
+class _JsonWriter:
+    """Writes a value as JSON, in one of the many ways there are."""
+
+    def __init__(self, draw: Draw) -> None:
+        self._draw = draw
+        self._spaces = draw.choice([("",), ("", " "), ("", " ", "\n\t", "\r\n  ")])
+        self._is_ascii = draw.random() < 0.5
+        self._odd = draw.choice([0, 0.02, 0.2])
+
+    def text(self, value: Any) -> str:
+        space = self._draw.choice(self._spaces)
+        if isinstance(value, dict):
+            members = [(json.dumps(name), each) for name, each in value.items()]
+            if self._is_odd():
+                self._draw.shuffle(members)
+            if self._is_odd():
+                members.insert(self._draw.randrange(len(members) + 1), self._member(members))
+            inner = ",".join(f"{space}{name}{space}:{self.text(each)}" for name, each in members)
+            return f"{space}{{{inner}{space}}}"
+        if isinstance(value, list):
+            return f"{space}[{','.join(map(self.text, value))}{space}]{space}"
+        if isinstance(value, str) and self._is_odd():
+            return '"' + "".join(map(self._escaped, value)) + '"'
+        if isinstance(value, float) and value == value and abs(value) < float("inf"):
+            form = self._draw.choice(["{!r}", "{!r}", "{:.3e}", "{:.25g}", "{:E}", "{:f}"])
+            return space + form.format(value)
+        return space + json.dumps(value, ensure_ascii=self._is_ascii) + space
+
+    def _member(self, members: list[tuple[str, Any]]) -> tuple[str, Any]:
+        """A member that no field has, or one that is there already."""
+        others: list[Any] = [
+            None,
+            True,
+            -1.5e300,
+            "\u00e9\n",
+            [],
+            {},
+            [[{"a": [1, "\\"]}], 0],
+            {"b": {"c": [None]}},
+        ]
+        if members and self._draw.random() < 0.3:
+            return self._draw.choice(members)
+        return self._draw.choice(['"other"', '"\\u0061"', '""']), self._draw.choice(others)
+
+    def _escaped(self, letter: str) -> str:
+        if self._draw.random() < 0.5 or ord(letter) > 0xFFFF:
+            return json.dumps(letter)[1:-1]
+        return f"\\u{ord(letter):04{self._draw.choice('xX')}}"
+
+    def _is_odd(self) -> bool:
+        return self._draw.random() < self._odd
 
 
 def drawn_json(draw: Draw, payloads: int) -> Drawn:
@@ -458,7 +518,7 @@ def drawn_json(draw: Draw, payloads: int) -> Drawn:
     known = version(0, "JSON", schema)
     made = []
     for _ in range(payloads):
-        text = json.dumps(json_value(draw, avro), ensure_ascii=draw.random() < 0.5).encode()
+        text = _JsonWriter(draw).text(json_value(draw, avro)).encode()
         made.append(_null_or(draw, changed(draw, text) if draw.random() < 0.3 else text))
     return Drawn(
         writer=known,

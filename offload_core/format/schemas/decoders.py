@@ -19,7 +19,7 @@ from offload_core.format.schemas.avro_program import AvroDecoder
 from offload_core.format.schemas.avro_reference import read_datum
 from offload_core.format.schemas.avro_types import AvroType, parse_avro
 from offload_core.format.schemas.cells import too_many_cells
-from offload_core.format.schemas.json_values import JsonValues
+from offload_core.format.schemas.json_decoder import JsonValues
 from offload_core.format.schemas.kernels.key_value import split_key_values
 from offload_core.format.schemas.payload_spans import Spans, ValueDecoder, spans_of_one
 from offload_core.format.schemas.primitives import PRIMITIVE_TYPES

@@ -181,3 +181,30 @@ def _c_call(result: str, *parameters: str) -> Any:
         return builder.call(pointer, args[1:])
 
     return signature, codegen
+
+
+@intrinsic
+def leading_zeros(typing_context, word):
+    """Number of zero bits above the highest one of a uint64; 64 if there is none."""
+    from llvmlite import ir
+    from numba.core import types
+
+    signature = types.uint64(types.uint64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return signature, codegen
+
+
+@intrinsic
+def bits_of(typing_context, number):
+    """The bits of a float64, as int64."""
+    from numba.core import types
+
+    signature = types.int64(types.float64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(sig.return_type))
+
+    return signature, codegen
