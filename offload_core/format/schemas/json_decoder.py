@@ -104,7 +104,7 @@ def make_tables(layout: AvroColumns) -> JsonTables | None:
         )
         rows[place] = [
             _KINDS[target.avro.kind], target.slot, first, len(target.children),
-            len(levels), len(level), len(names), len(name), *_bounds(target),
+            len(levels), len(level), len(names), len(name), *_word(name), *_bounds(target),
         ]  # fmt: skip
         levels += level
         names += name
@@ -126,6 +126,12 @@ def _is_read(target: Target) -> bool:
     return all(map(_is_read, target.children))
 
 
+def _word(name: bytes) -> tuple[int, int]:
+    """The first eight bytes of a name with its quote as a word, and the bits of it that are none of theirs."""
+    known = (name + b'"')[:8]
+    return int.from_bytes(known.ljust(8, b"\0"), "big", signed=True), 64 - 8 * len(known)
+
+
 def _bounds(target: Target) -> tuple[int, int, int, int]:
     """Of an integer: the largest of its type, the least and largest of its column, and the factor."""
     limit = 2**31 - 1 if target.avro.kind == "int" else _LONGEST
@@ -137,7 +143,7 @@ def _bounds(target: Target) -> tuple[int, int, int, int]:
     return limit, -_LONGEST - 1, _LONGEST, 1
 
 
-def _with_any_symbols(target: Target) -> Column:
+def _with_any_symbols(target: Target) -> Target:
     return replace(target, symbols=None, children=tuple(map(_with_any_symbols, target.children)))
 
 

@@ -21,6 +21,7 @@ from offload_core.format.kernel import share_compiled
 from offload_core.format.messages.compression import Compression
 from offload_core.format.messages.entry import NewMessage, TransactionId, pack_entry, pack_marker
 from offload_core.format.messages.message_columns import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.format.schemas.json_decoder import FEW
 from offload_core.interfaces.cli.command_options import command
 from offload_core.interfaces.cli.terminal import out
 from offload_core.metadata.catalogue import open_tier
@@ -81,8 +82,16 @@ def _read_all(folder: Path) -> None:
     records = [_packed([NewMessage(value=b"\x02\x02a")]), _packed([NewMessage(value=b"\x04\x02b")] * 2)]
     fields = [_packed([NewMessage(value=b"\x08\x01\x12\x01a")])]
     pairs = [_packed([NewMessage(value=b"\0\0\0\1k\0\0\0\3\x02\x02a")])]
+    texts = [_packed([NewMessage(value=b'{"a": 1, "b": "a"}')] * FEW)]
     long = [_packed([NewMessage(value=bytes(4096))])] * 200  # whose end is searched for transactions
-    topics = {"plain": plain, "long": long, "records": records, "fields": fields, "pairs": pairs}
+    topics = {
+        "plain": plain,
+        "long": long,
+        "records": records,
+        "texts": texts,
+        "fields": fields,
+        "pairs": pairs,
+    }
     _offload(folder, topics)
     with open_tier(folder) as tier:
         for columns in (None, _ALL):
@@ -91,6 +100,7 @@ def _read_all(folder: Path) -> None:
         scan(tier, "warm/up/plain", level="entries").to_table()
         _ = scan(tier, "warm/up/long").tasks
         scan(tier, "warm/up/records", schemas=json.dumps(_RECORD)).to_table()
+        scan(tier, "warm/up/texts", schemas=f"literal:type=JSON,definition={json.dumps(_RECORD)}").to_table()
         scan(tier, "warm/up/pairs", schemas=_pair_definition()).to_table()
         scan(tier, "warm/up/fields", schemas=_protobuf_definition()).to_table()
 

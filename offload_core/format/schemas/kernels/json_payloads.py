@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from offload_core.format.codec.kernels.intrinsics import load_u32
+from offload_core.format.codec.kernels.intrinsics import load_i64, load_u32
 from offload_core.format.kernel import kernel
 from offload_core.format.schemas.kernels import json_kinds as kinds
 from offload_core.format.schemas.kernels import operations as op
@@ -172,7 +172,7 @@ def _is_sound(targets, levels, names, owners, powers):
             if levels[i] < 0 or levels[i] >= slots or owners[levels[i]] != (-1 if k == 0 else slot):
                 return False
         first, count = targets[k, kinds.NAME], targets[k, kinds.NAME_BYTES]
-        if first < 0 or count < 0 or first + count > len(names):
+        if first < 0 or count < 0 or first + count > len(names) or not 0 <= targets[k, kinds.SHIFT] < 64:
             return False
     return True
 
@@ -323,8 +323,16 @@ def read_objects(
                 begin = targets[target, kinds.FIRST]
                 stop = begin + targets[target, kinds.COUNT]
                 # which field it is: most come in the order of the schema
-                if at < stop and _is_name(
-                    data, position, end, names, targets[at, kinds.NAME], targets[at, kinds.NAME_BYTES]
+                word = load_i64(data, position) if end - position >= 8 else np.int64(0)
+                if (
+                    at < stop
+                    and np.uint64(word ^ targets[at, kinds.WORD]) >> np.uint64(targets[at, kinds.SHIFT]) == 0
+                    and (
+                        targets[at, kinds.NAME_BYTES] < 8
+                        or _is_name(
+                            data, position, end, names, targets[at, kinds.NAME], targets[at, kinds.NAME_BYTES]
+                        )
+                    )
                 ):
                     child = at
                 else:
@@ -332,7 +340,7 @@ def read_objects(
                         if _is_name(
                             data, position, end, names, targets[k, kinds.NAME], targets[k, kinds.NAME_BYTES]
                         ):
-                            child = k
+                            child = np.int64(k)
                             break
                 if child >= 0:
                     position += targets[child, kinds.NAME_BYTES] + 1

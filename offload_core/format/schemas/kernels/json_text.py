@@ -37,7 +37,7 @@ _OF_FOURS = np.uint64(0x0000FFFF0000FFFF)
 @kernel
 def is_space(byte):
     """True for white space of JSON."""
-    return byte == 32 or byte == 10 or byte == 13 or byte == 9
+    return byte <= 32 and (byte == 32 or byte == 10 or byte == 13 or byte == 9)
 
 
 @kernel
@@ -317,7 +317,7 @@ def read_number(data, position, end):
         begin = position
         exponent = np.int64(0)
         while position < end and 48 <= data[position] <= 57:
-            exponent = min(exponent * 10 + np.int64(data[position] - 48), _MOST_EXPONENT)
+            exponent = min(exponent * 10 + np.int64(data[position] - 48), np.int64(_MOST_EXPONENT))
             position += 1
         if position == begin:
             return digits, power, is_negative, is_whole, np.int64(-1), False
