@@ -44,6 +44,7 @@ SUITES = (
     "streaming",
     "streamed_topics",
     "topics",
+    "records",
     "reads",
     "verify",
     "listing",
