@@ -99,6 +99,7 @@ print(len(compiled.buffer) // 2)
 """
 
 
+@pytest.mark.long
 def test_machine_code_with_and_without_bounds_checks_is_kept_apart(copy, tmp_path):
     for checked, ending in (("0", ""), ("1", "IndexError"), ("0", ""), ("1", "IndexError")):
         program = f"try:\n exec({OUT_OF_BOUNDS!r})\nexcept IndexError:\n print('IndexError')"
@@ -138,6 +139,7 @@ def test_threads_that_make_the_first_call_together_compile_once(copy, tmp_path):
     assert shown == f"False\n{[False] * 2 + [True] * 6}\n1 True\n"
 
 
+@pytest.mark.long
 def test_compiled_code_that_a_crash_cut_off_is_made_again(copy, tmp_path):
     run(copy, NUMBA_CACHE_DIR=str(tmp_path))
     (folder,) = tmp_path.glob(FOLDERS)

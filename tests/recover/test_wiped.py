@@ -66,6 +66,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.long
 @given(steps)
 def test_what_was_wiped_comes_back_but_for_what_no_object_tells(happened):
     with tempfile.TemporaryDirectory() as name, open_tier(Path(name) / "cold") as cold:

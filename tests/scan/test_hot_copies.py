@@ -29,6 +29,8 @@ from offload_core.storage.tier import Requests, Tier
 from offload_hooks.errors import MetadataError, ObjectNotFoundError, OptionError, UnknownLedgerError
 from pulsar_offload import open_tier, scan
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def switched(tmp_path):
@@ -281,7 +283,6 @@ def alike(table):
     return table.select(kept).to_pylist()
 
 
-@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("task_bytes", [1 << 30, 50_000])
 @pytest.mark.parametrize(
@@ -308,7 +309,6 @@ def test_messages_are_those_of_the_cold_copies(golden, options, task_bytes):
         assert alike(pa.Table.from_batches(batches, by_tasks.schema)) == alike(expected), topic
 
 
-@pytest.mark.long
 def test_ranges_of_times_are_those_of_the_cold_copies(golden):
     cold, both, records = golden
     for topic in records:

@@ -24,6 +24,8 @@ from offload_core.writing.managed_ledger import (
 from offload_core.writing.settings import PolicyStore
 from pulsar_offload import open_tier, scan
 
+pytestmark = pytest.mark.long
+
 NAME = "acme/n/persistent/orders"
 TOPIC = "/admin/v2/persistent/acme/n/orders"
 NAMESPACE = "/admin/v2/namespaces/acme/n"
@@ -134,7 +136,6 @@ def test_a_ledger_that_a_filter_holds_back_is_left_out_and_the_status_says_why(s
         assert complete(managed) == [first]
 
 
-@pytest.mark.long
 def test_thresholds_and_lag_are_kept_without_anybody_asking(service, topic, tmp_path):
     first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
     hot = tmp_path / "hot"
@@ -168,7 +169,6 @@ def test_an_offload_that_fails_says_why(service, topic, tmp_path):
     assert str(tmp_path / "cold") in ended["lastError"]
 
 
-@pytest.mark.long
 def test_a_service_without_a_hot_tier_says_so(tmp_path):
     settings = f'[policies]\ndriver = "local"\nextra_configurations.root = "{tmp_path}/cold"\n'
     with Service(tmp_path, settings) as service:
@@ -178,7 +178,6 @@ def test_a_service_without_a_hot_tier_says_so(tmp_path):
     assert (refused.status, "no hot tier" in refused.text) == (412, True)
 
 
-@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
 def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(service, topic, told):
@@ -193,7 +192,6 @@ def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(serv
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
 def test_who_ends_the_service_stops_its_offload_which_leaves_nothing_behind(tmp_path, told):

@@ -12,6 +12,8 @@ from tiers import lay_out_broker_objects
 
 from offload_core.interfaces.spark.source import PulsarOffloadDataSource
 
+pytestmark = pytest.mark.long
+
 WORKER = Path(__file__).with_name("worker_process.py")
 
 NOT_NEEDED = (
@@ -78,7 +80,6 @@ def test_a_worker_compiles_nothing_that_another_has_compiled(said):
     assert said["compiled"] == 0
 
 
-@pytest.mark.long
 def test_what_makes_typed_columns_is_imported_where_they_are_asked_for(said, tmp_path):
     lay_out_broker_objects(tmp_path, topics=["jstring"])
     schema = "literal:type=STRING"

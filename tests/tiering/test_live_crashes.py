@@ -9,6 +9,7 @@ def offload(topic, points):
     topic.offload(points)
 
 
+@pytest.mark.long
 def test_an_offload_may_end_at_every_call(crash_matrix):
     calls = crash_matrix(LiveTopic, offload, check=LiveTopic.check, check_done=LiveTopic.check_done, every=24)
     assert {

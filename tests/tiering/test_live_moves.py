@@ -566,6 +566,7 @@ def test_nothing_is_lost_whatever_happens_at_any_call(tmp_path, happens, after, 
         check_moved(topic, str(result))
 
 
+@pytest.mark.long
 def test_a_move_may_end_at_every_call(crash_matrix):
     calls = crash_matrix(offloaded, move, check=LiveTopic.check, check_done=check_moved, every=48)
     assert {
