@@ -49,8 +49,8 @@ def test_after_it_reading_what_a_broker_offloaded_compiles_nothing(tmp_path):
     assert {path.name for path in folder.iterdir()} == {path.name for path in compiled}
 
 
-@pytest.mark.long
-def test_what_is_kept_elsewhere_is_not_shared(offload, monkeypatch, tmp_path):
+def test_what_is_kept_elsewhere_is_not_shared(offload, monkeypatch):
+    monkeypatch.setattr("offload_core.interfaces.cli.warm._read_all", lambda _: None)
     monkeypatch.setattr("offload_core.interfaces.cli.warm.share_compiled", lambda: None)
     done = offload("warm", "--shared")
     assert done.code == 1
