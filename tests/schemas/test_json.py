@@ -190,6 +190,12 @@ def test_a_field_that_is_there_twice_has_its_last_value():
     assert (array.to_pylist()[0]["id"], faults) == (3, [False])
 
 
+def test_a_list_that_is_there_twice_has_the_items_of_its_last():
+    known = version(0, "JSON", record(tags={"type": "array", "items": "string"}))
+    array, faults = decode_all([b'{"tags": ["a"], "tags": ["b"]}', b'{"tags": ["c"]}'], known)
+    assert ([row["tags"] for row in array.to_pylist()], faults) == ([["b"], ["c"]], [False, False])
+
+
 def test_drawn_payloads_are_read_as_the_reference_reads_them():
     draw = random.Random()
     for _ in range(30):

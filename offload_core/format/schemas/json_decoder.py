@@ -241,7 +241,7 @@ class JsonValues:
         return pa.array(values, type=self.data_type), faults
 
     def _deep(self, one: Spans) -> Any:
-        """The value of a payload in which fields that nobody reads nest deeper than Python's stack; or None."""
+        """The value of a payload in which fields without a column nest deeper than Python's stack; or None."""
         if self._tables is None:
             return None
         cells, faults = self._read(one, self._tables)

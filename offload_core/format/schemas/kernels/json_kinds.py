@@ -10,7 +10,7 @@ KIND, SLOT, FIRST, COUNT, LEVEL, LEVEL_COUNT, NAME, NAME_BYTES, WORD, SHIFT, LIM
 )
 """A value's row: its kind and slot; the rows of a record's fields, a list's items, a map's key and value; of the whole,
 a list and a map the slots that each item adds a cell to; its name as a field, and the first eight bytes of it and the
-quote behind it as a big-endian word, of which the bits from `SHIFT` on count; of an integer the largest that its type
+quote after it as a big-endian word, of which the bits from `SHIFT` on count; of an integer the largest that its type
 has, what its column holds, and by what it is multiplied there."""
 PARTS = 14
 

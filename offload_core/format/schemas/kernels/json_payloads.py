@@ -201,7 +201,7 @@ def read_objects(
     """Read every payload; answers −1, or the row at which more than `most_cells` cells would be in lists.
 
     data uint8; offsets, lengths int64 per payload (length −1: null). targets to owners: `JsonTables`. powers: see
-    `json_text.bits_of_double`. stack uint8: room for what is open in values that nobody reads, a byte for each of the
+    `json_text.bits_of_double`. stack uint8: room for what is open in values without a column, a byte for each of the
     longest payload's. pool uint8 (output): texts without their escapes, and bytes; as many as all payloads have.
     base int64 (slots + 1): where each slot's cells begin, and the last one's end. Per slot, int64, zeroed: counts
     (cells used), items (of a list), need (output: the most items that a list had at once). cells int64, there uint8:

@@ -1,6 +1,6 @@
 """Texts and numbers of JSON: where they end, and what they are.
 
-A position below 0 stands for what is not decided here, whether it is wrong or only rare: Python's `json` decides it.
+A position below 0 leaves the payload to Python's `json`: it is wrong, or only rare.
 Source: RFC 8259; D. Lemire, "Number Parsing at a Gigabyte per Second", 2021, for doubles.
 """
 
@@ -171,7 +171,7 @@ def unescape(data, position, end, out, used):
 
 @kernel
 def _escapes_are_right(data, position, end):
-    """True if each escape of a text that nobody reads is one.
+    """True if each escape of a text without a column is one.
 
     Bounds: reads `data` below `end` only.
     """
@@ -198,7 +198,7 @@ def _escapes_are_right(data, position, end):
 
 @kernel
 def skip_text(data, position, end):
-    """The position after the quote that ends the text at `position`, which nobody reads; −1 if it is not decided.
+    """The position after the quote that ends the text at `position`, which has no column; −1 if it is not decided.
 
     Bounds: reads `data` below `end` only.
     """
