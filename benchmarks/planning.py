@@ -10,13 +10,15 @@ import json
 import subprocess
 import sys
 import time
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from uuid import UUID
 
 from entries import pip17_object
-from tiers import MemoryDriver, Names
+from tiers import MODIFIED_AT, MemoryDriver, Names
 
 from benchmarks.many_objects import LISTED_AT_ONCE, REQUEST_S
 from benchmarks.material import message_entries
@@ -26,7 +28,7 @@ from offload_core.format.messages.compression import Compression
 from offload_core.reading.scan import read_task
 from offload_core.storage.tier import Tier
 from offload_hooks import hookimpl
-from offload_hooks.values import ListedObject, ObjectStat
+from offload_hooks.values import DriverDescription, ListedObject, ObjectStat
 from pulsar_offload import TierReader, scan
 
 LEDGERS = 100_000
@@ -71,11 +73,23 @@ class SlowDriver(MemoryDriver):
         self.messages = 10 * len(entries)
         objects = {}
         for number in range(ledgers):
-            key = replace(written.key, uuid=UUID(int=number), ledger_id=number)
+            uuid = UUID(bytes=sha256(str(number).encode()).digest()[:16])
+            key = replace(written.key, uuid=uuid, ledger_id=number)
             objects[key.data_key] = written.data
             objects[key.index_key] = written.index
         super().__init__(objects, metadata=Names().as_metadata("data"))
+        self._listed = [
+            ListedObject(key=key, size_bytes=len(data), modified_at=MODIFIED_AT, version="1")
+            for key, data in sorted(objects.items())
+        ]
+        self._keys = sorted(objects)
         self.requests = 0
+
+    @hookimpl
+    def describe(self) -> DriverDescription:
+        """As an object store."""
+        described = super().describe()
+        return replace(described, capabilities=replace(described.capabilities, lists_from_any_key=True))
 
     @hookimpl
     def read_range(self, key: str, offset: int, length: int) -> object:
@@ -87,15 +101,15 @@ class SlowDriver(MemoryDriver):
     def stat(self, key: str) -> ObjectStat:
         """What is known of an object."""
         self._wait()
-        return super().stat(key)
+        return replace(super().stat(key), version="1")
 
     @hookimpl
     def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject]:
         """The objects, many with each request."""
-        for number, listed in enumerate(super().list_objects(prefix, start_after)):
-            if number % LISTED_AT_ONCE == 0:
-                self._wait()
-            yield listed
+        at = bisect_right(self._keys, max(prefix, start_after))
+        for begin in range(at, len(self._listed), LISTED_AT_ONCE):
+            self._wait()
+            yield from self._listed[begin : begin + LISTED_AT_ONCE]
 
     def _wait(self) -> None:
         self.requests += 1

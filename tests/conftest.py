@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,11 +32,18 @@ from servers.toolchains import ToolchainMissing
 from servers.versitygw import Versitygw
 from servers.zookeeper import ZooKeeper
 
+from offload_core.metadata.catalogue.catalogue_cache import FOLDER_VARIABLE
+
 # Read when gcsfs is imported; otherwise it asks the server for an API that only Google has, for minutes.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 # Every JVM of the tests lives for seconds: it starts in half the CPU time without Java's optimising compiler.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# No test reads what another kept of a tier, in this user's own folder.
+if FOLDER_VARIABLE not in os.environ:
+    _CACHE = tempfile.TemporaryDirectory(prefix="offload-cache-")
+    os.environ[FOLDER_VARIABLE] = _CACHE.name
 
 pytest_plugins = ["effort", "crash_matrix", "pytester"]
 

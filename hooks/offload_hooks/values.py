@@ -5,6 +5,7 @@ All are frozen. Sizes and offsets are in bytes, ranges half-open and never empty
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -12,6 +13,9 @@ from typing import Literal
 
 _EARLIEST = datetime(1000, 1, 1, tzinfo=timezone.utc)
 _LATEST = datetime(9000, 1, 1, tzinfo=timezone.utc)
+
+SETTLED_S = 2.0
+"""How old an object's last change must be for its time to tell it from any other change: times may be whole seconds."""
 
 
 def utc_time(seconds: float) -> datetime:
@@ -81,22 +85,27 @@ class StaleUpload:
 class ListedObject:
     """An object as a listing shows it.
 
-    `storage_class` is the store's own name of it (`STANDARD_IA`, `NEARLINE`, `Cool`); None where its listing has
-    none. No request is made for it.
+    Attributes:
+        storage_class: the store's own name of it (`STANDARD_IA`, `NEARLINE`, `Cool`); None where its listing has none.
+        version: the store's own mark of the content (S3's and Azure's ETag, GCS's generation), another one after each
+            write; None where the store has none.
+
+    No request is made for either.
     """
 
     key: str
     size_bytes: int
     modified_at: datetime
     storage_class: str | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectStat:
     """An object as `stat` shows it.
 
-    `user_metadata` has lower-case keys. It is empty for an object that was stored without any. `storage_class` is that
-    of `ListedObject`; the answer of a commit may lack it. No request is made for it.
+    `user_metadata` has lower-case keys. It is empty for an object that was stored without any. `storage_class` and
+    `version` are those of `ListedObject`; the answer of a commit may lack them. No request is made for them.
     """
 
     key: str
@@ -105,6 +114,7 @@ class ObjectStat:
     content_type: str = "application/octet-stream"
     user_metadata: Mapping[str, str] = field(default_factory=dict)
     storage_class: str | None = None
+    version: str | None = None
 
     def as_listed(self) -> ListedObject:
         """The object as a listing shows it."""
@@ -113,6 +123,7 @@ class ObjectStat:
             size_bytes=self.size_bytes,
             modified_at=self.modified_at,
             storage_class=self.storage_class,
+            version=self.version,
         )
 
 
@@ -131,6 +142,8 @@ class Capabilities:
         max_blocks: the most blocks of one object.
         range_bytes: the best size of a bulk read's ranges.
         ranges_ahead: the number of ranges to fetch ahead while one is decoded; 0 if the system reads ahead by itself.
+        lists_from_any_key: a listing that starts after a key costs no more than its own pages, so that a long one may
+            be made of several at once.
     """
 
     create_only: bool = False
@@ -143,6 +156,7 @@ class Capabilities:
     max_blocks: int = 2**31 - 1
     range_bytes: int = 8 << 20
     ranges_ahead: int = 4
+    lists_from_any_key: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,3 +171,11 @@ class DriverDescription:
     location: str
     capabilities: Capabilities
     driver_metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        """The tier, as text that no other has.
+
+        Its place alone is not enough: two services may have a bucket of one name.
+        """
+        return json.dumps([self.name, self.location, sorted(self.driver_metadata.items())])

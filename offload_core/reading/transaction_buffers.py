@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from offload_core.format.codec.arrays import LocatedEntries
+from offload_core.format.cycle_search import no_search_for_cycles
 from offload_core.format.messages.entry import TransactionId
 from offload_core.format.messages.kernels.transaction_ranges import ABORT, COMMIT
 from offload_core.format.messages.transaction_finder import TransactionFinder
@@ -77,6 +78,7 @@ def pack_snapshot(snapshot: BufferSnapshot, topic: str) -> bytes:
     return _packed([1, *blocks, 0, entry_id, ledger_id, 1, len(name)]) + name
 
 
+@no_search_for_cycles()
 def parse_snapshot(data: bytes, topic: str) -> BufferSnapshot:
     """Decode a snapshot of this topic.
 
@@ -93,8 +95,9 @@ def parse_snapshot(data: bytes, topic: str) -> BufferSnapshot:
     aborted: dict[TransactionId, EntryPosition] = {}
     for block in blocks:
         entry_ids, ledger_ids, least_bits, most_bits = block.T.tolist()
-        positions = map(EntryPosition, ledger_ids, entry_ids)
-        aborted.update(zip(map(TransactionId, most_bits, least_bits), positions, strict=True))
+        positions = map(EntryPosition._make, zip(ledger_ids, entry_ids, strict=True))
+        ids = map(TransactionId._make, zip(most_bits, least_bits, strict=True))
+        aborted.update(zip(ids, positions, strict=True))
     stable = (ledger_id, entry_id)
     return BufferSnapshot(
         stable_position=None if stable == _NONE else EntryPosition(*stable), aborted=aborted

@@ -14,7 +14,7 @@ from offload_core.storage.tier import open_store
 
 AVRO = BROKER / "topics" / "avro" / "schemas.json"
 OF_SPARK_ONLY = {
-    *("minPartitions", "maxPartitionBytes"),
+    *("minPartitions", "maxPartitionBytes", "catalogueCache"),
     *("maxBytesPerTrigger", "maxOffsetsPerTrigger", "refreshIntervalMs"),
 }
 OF_CAT_ONLY = {"ledger", "level"}

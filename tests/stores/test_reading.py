@@ -14,7 +14,7 @@ from records import golden_record
 from stores import Store
 from tiers import put, put_broker_objects
 
-from offload_layers.block_cache.layer import SETTLED_S
+from offload_hooks.values import SETTLED_S
 from pulsar_offload import scan
 
 pytestmark = pytest.mark.sampled(12)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from network.bookie_proxy import BookieProxy
-from oracle import Oracle
+from oracle import Oracle, OracleError
 from servers.bookies import Bookie, make_cluster
 from servers.zookeeper import ZooKeeper
+from waiting import wait_for
 
 from offload_core.storage.bookkeeper import BookKeeperLedgerStore
 from offload_proto.bookie_pb2 import BookieServiceInfoFormat
@@ -64,19 +65,27 @@ class BookKeeperCluster:
         custom: Mapping[str, str] = {},
         settings: Mapping[str, str] = {},
     ) -> int:
-        """An open ledger, which its writer keeps open."""
-        answer = self._oracle.ask(
-            "create_ledger",
-            uri=self._uri,
-            ensemble=ensemble,
-            write_quorum=write_quorum,
-            ack_quorum=ack_quorum,
-            digest=digest,
-            password=password,
-            custom=dict(custom),
-            settings=dict(settings),
-        )
-        return int(answer["ledger"])
+        """An open ledger, which its writer keeps open. A bookie that a test has started again is waited for."""
+
+        def created() -> dict[str, Any] | None:
+            try:
+                return self._oracle.ask(
+                    "create_ledger",
+                    uri=self._uri,
+                    ensemble=ensemble,
+                    write_quorum=write_quorum,
+                    ack_quorum=ack_quorum,
+                    digest=digest,
+                    password=password,
+                    custom=dict(custom),
+                    settings=dict(settings),
+                )
+            except OracleError as error:
+                if "BKNotEnoughBookiesException" not in str(error):
+                    raise
+                return None
+
+        return int(wait_for(created)["ledger"])
 
     def append(self, ledger_id: int, payloads: Sequence[bytes]) -> None:
         """Append entries, all sent before the first is acknowledged."""

@@ -258,6 +258,22 @@ def test_a_broker_that_never_loads_the_topic_anew_is_told_and_the_next_run_goes_
     topic.check_done()
 
 
+def test_a_broker_that_knows_no_ledger_yet_is_asked_again(topic, monkeypatch):
+    """As one that begins to load the topic, perhaps by an older record."""
+    offloaded, answers = ModelBrokers.offloaded, []
+
+    def empty_first(brokers, name):
+        answers.append({} if len(answers) % 3 == 0 else offloaded(brokers, name))
+        return answers[-1]
+
+    monkeypatch.setattr(ModelBrokers, "offloaded", empty_first)
+    topic.offload()
+    assert answers[0] == {}
+    assert any(answers[-1].values())
+    monkeypatch.undo()
+    topic.check_done()
+
+
 def test_a_copy_that_no_record_can_get_any_more_is_deleted_by_the_next_run(topic):
     """The broker begins an offload of its own after ours is complete, and before it is given."""
     first = topic.info().in_order[0].ledger_id

@@ -96,6 +96,11 @@ def is_folder(metadata: Mapping[str, str] | None) -> bool:
     return any(name.lower() == FOLDER_MARK and value == "true" for name, value in (metadata or {}).items())
 
 
+def version_of(blob: BlobProperties) -> str | None:
+    """A blob's ETag, which listings have without its quotation marks."""
+    return blob.etag.strip('"') if blob.etag else None
+
+
 def stat_of(key: str, blob: BlobProperties) -> ObjectStat:
     """A blob's properties as `stat` answers them."""
     return ObjectStat(
@@ -105,6 +110,7 @@ def stat_of(key: str, blob: BlobProperties) -> ObjectStat:
         content_type=blob.content_settings.content_type or _DEFAULT_TYPE,
         user_metadata={name.lower(): value for name, value in (blob.metadata or {}).items()},
         storage_class=blob.blob_tier,
+        version=version_of(blob),
     )
 
 
@@ -286,6 +292,7 @@ class AzureDriver:
                     size_bytes=blob.size,
                     modified_at=blob.last_modified,
                     storage_class=blob.blob_tier,
+                    version=version_of(blob),
                 )
 
     @hookimpl

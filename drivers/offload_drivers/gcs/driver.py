@@ -135,6 +135,7 @@ def list_keys(bucket: Bucket, keys: KeySpace, prefix: str, start_after: str) -> 
                     size_bytes=found.size_bytes,
                     modified_at=found.modified_at,
                     storage_class=found.storage_class,
+                    version=found.generation or None,
                 )
 
 
@@ -184,6 +185,7 @@ CAPABILITIES = Capabilities(
     max_blocks=10_000,
     range_bytes=8 << 20,
     ranges_ahead=8,
+    lists_from_any_key=True,
 )
 
 

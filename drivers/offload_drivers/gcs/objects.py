@@ -49,6 +49,7 @@ class GcsObject:
             content_type=self.content_type or ObjectMetadata().content_type,
             user_metadata={name.lower(): value for name, value in self.user_metadata.items()},
             storage_class=self.storage_class,
+            version=self.generation or None,
         )
 
     def holds(self, size_bytes: int, crc32c: str, metadata: ObjectMetadata) -> bool:

@@ -6,6 +6,8 @@ role. A role to assume is assumed with them by STS. What expires is fetched anew
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import datetime
 from functools import cache, partial
 from typing import Any
 
@@ -19,6 +21,7 @@ from aiobotocore.session import AioSession
 from botocore.credentials import CredentialProvider
 from botocore.exceptions import NoCredentialsError
 from botocore.loaders import create_loader
+from botocore.utils import parse_timestamp
 
 from offload_drivers.s3.options import S3Options
 
@@ -58,6 +61,8 @@ def network_config(options: S3Options) -> dict[str, Any]:
 def _new_session(options: S3Options) -> Any:
     session = AioSession(profile=options.profile or None)
     session.register_component("data_loader", _service_models(session.get_config_variable("data_path")))
+    # botocore's own way takes longer than all the rest of reading a page of a listing.
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
     return session
 
 
@@ -65,6 +70,14 @@ def _new_session(options: S3Options) -> Any:
 def _service_models(data_path: str | None) -> Any:
     """botocore's data on the services. To read it takes longer than all the rest of making a client."""
     return create_loader(data_path)
+
+
+def _timestamp(text: Any) -> datetime:
+    """A time in an answer, as botocore has it; listings have one for each object."""
+    if isinstance(text, str) and text.endswith("Z") and text[:4].isdigit():
+        with suppress(ValueError):
+            return datetime.fromisoformat(f"{text[:-1]}+00:00")
+    return parse_timestamp(text)  # type: ignore[no-any-return]
 
 
 class _RoleProvider(CredentialProvider):  # type: ignore[misc]

@@ -108,6 +108,7 @@ def object_stat(key: str, head: Mapping[str, Any]) -> ObjectStat:
         content_type=head.get("ContentType") or ObjectMetadata().content_type,
         user_metadata={name.lower(): value for name, value in head.get("Metadata", {}).items()},
         storage_class=head.get("StorageClass", "STANDARD"),  # S3 says any but this one
+        version=head.get("ETag"),
     )
 
 
@@ -137,6 +138,7 @@ def list_objects(call: Call, keys: KeySpace, prefix: str, start_after: str) -> I
                     size_bytes=found["Size"],
                     modified_at=found["LastModified"].astimezone(timezone.utc),
                     storage_class=found.get("StorageClass"),
+                    version=found.get("ETag"),
                 )
         if not page.get("IsTruncated"):
             return
@@ -189,6 +191,7 @@ CAPABILITIES = Capabilities(
     max_blocks=10_000,
     range_bytes=8 << 20,
     ranges_ahead=8,
+    lists_from_any_key=True,
 )
 """Amazon S3 User Guide, "Amazon S3 multipart upload limits"."""
 

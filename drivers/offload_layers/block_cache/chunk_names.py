@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import xxhash
 
-from offload_hooks import ByteRange, DriverDescription, ObjectStat
+from offload_hooks import ByteRange, ObjectStat
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,6 @@ class ChunkName:
         version = self.version
         fields = [version.tier, version.key, version.size_bytes, version.modified_us]
         return json.dumps([*fields, self.chunk_bytes, self.number]).encode()
-
-
-def tier_name(description: DriverDescription) -> str:
-    """What tells a tier from all others; its place alone does not: two services may have a bucket of one name."""
-    metadata = sorted(description.driver_metadata.items())
-    return json.dumps([description.name, description.location, metadata])
 
 
 def version_of(tier: str, stat: ObjectStat) -> ObjectVersion:

@@ -28,9 +28,10 @@ from offload_hooks import ByteRange, ObjectStat, ReadableBuffer, Upload, hookimp
 from offload_hooks.bounded_cache import BoundedCache
 from offload_hooks.errors import ObjectNotFoundError, RangeError
 from offload_hooks.option_text import as_count, as_seconds
+from offload_hooks.values import SETTLED_S
 from offload_layers.block_cache.chunk_cache import CacheStatistics, ChangedObjectError, ChunkCache
 from offload_layers.block_cache.chunk_files import ChunkFiles
-from offload_layers.block_cache.chunk_names import ChunkName, ObjectVersion, chunks_of, tier_name, version_of
+from offload_layers.block_cache.chunk_names import ChunkName, ObjectVersion, chunks_of, version_of
 from offload_layers.per_process import PerProcess
 from offload_layers.rest import Rest
 
@@ -74,9 +75,6 @@ class KnownStats:
             for key in keys:
                 self._stats.pop(key)
 
-
-SETTLED_S = 2.0
-"""How old an object's last change must be for its version to be told from any other."""
 
 _Wrapper = Generator[None, Any, Any]
 
@@ -217,7 +215,7 @@ class BlockCacheLayer:
             if not self._remember(stat, asked) or wanted.end > stat.size_bytes:
                 return None
         if not self._tier:
-            self._tier = tier_name(self._rest.describe())
+            self._tier = self._rest.describe().identity
         return version_of(self._tier, stat)
 
     def _asked(self) -> _Asked:

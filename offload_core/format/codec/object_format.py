@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from offload_hooks.errors import BadMagicError, OptionError, TruncatedError
-from offload_hooks.json_text import whole_number
+from offload_hooks.json_text import WHOLE
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -57,6 +57,8 @@ _KEY = re.compile(
 _MAPFILE_KEY = re.compile(
     rf"(?P<folder>[^/]+(?:/[^/]+){{2,}}/)(?P<ledger>{_LEDGER})-(?P<uuid>{_UUID})/(?:data|(?P<index>index))"
 )
+
+_MAPFILE_NAMES = ("/data", "/index")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,19 +134,20 @@ class ObjectKey:
 
 def parse_key(key: str) -> ObjectKey | None:
     """Take a key apart; None if it is not one of an offloaded object."""
-    mapfile = _MAPFILE_KEY.fullmatch(key)
-    match = mapfile or _KEY.fullmatch(key)
+    is_mapfile = key.endswith(_MAPFILE_NAMES)
+    match = (_MAPFILE_KEY if is_mapfile else _KEY).fullmatch(key)
     if match is None:
         return None
-    ledger_id = None if match["ledger"] is None else whole_number(match["ledger"])
-    if match["ledger"] is not None and ledger_id is None:
+    ledger, uuid = match["ledger"], match["uuid"]
+    ledger_id = None if ledger is None else int(ledger)
+    if ledger_id is not None and ledger_id not in WHOLE:
         return None
     return ObjectKey(
         folder=match["folder"],
-        uuid=UUID(match["uuid"]),
+        uuid=UUID(int=int(uuid.replace("-", ""), 16)),
         ledger_id=ledger_id,
         is_index=match["index"] is not None,
-        is_mapfile=mapfile is not None,
+        is_mapfile=is_mapfile,
     )
 
 

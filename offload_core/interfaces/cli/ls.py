@@ -123,7 +123,9 @@ def _inventory(
         return
     with LedgerSurvey(keeps_blocks=False) as survey:
         with count_bar("pairs of objects") as listener:
-            survey.fill(tier.store, prefix=prefix, takes=wanted, listener=listener)
+            survey.fill(
+                tier.store, prefix=prefix, takes=wanted, listener=listener, cached=tier.catalogue_cache
+            )
 
         def all_of_it() -> Iterator[FoundLedger | StoredObject]:
             yield from survey.ledgers()

@@ -90,6 +90,7 @@ def _events(
                 prefix=prefix,
                 takes=lambda each: each == name or (each is None and bool(uuids)),
                 listener=listener,
+                cached=tier.catalogue_cache,
             )
         found = [
             each.ledger

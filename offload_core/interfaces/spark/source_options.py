@@ -19,7 +19,7 @@ from offload_core.reading.scan import (
     select_catalogue,
     select_topics,
 )
-from offload_core.reading.scan.options import WORDS, Parser, parse_names, parse_number
+from offload_core.reading.scan.options import WORDS, Parser, parse_names, parse_number, parse_truth
 from offload_core.reading.scan.positions import Offsets
 from offload_core.reading.scan.scanning import payloads_of
 from offload_core.reading.scan.scanning import read_options as options_of
@@ -40,6 +40,7 @@ class SourceOptions:
         layers: layers around the driver, outermost first, each as text; None for the driver's own.
         tiers: URLs or paths of tiers from which is read what this one lacks.
         hot: the store of ledgers that are not offloaded yet, and its options.
+        catalogue_cache: see `open_tier`.
         topics: names of topics; empty for all (or those of `scan`).
         scan: which of their messages are read, and how.
         stream_start: where a stream without a checkpoint starts, in place of `scan.start`.
@@ -52,6 +53,7 @@ class SourceOptions:
     tiers: tuple[str, ...] = field(default=(), repr=False)
     hot: str | None = None
     hot_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    catalogue_cache: bool = True
     topics: tuple[str, ...] = ()
     min_partitions: int = 1
     max_partition_bytes: int = DEFAULT_TASK_BYTES
@@ -182,6 +184,7 @@ KNOWN: dict[str, tuple[str, Parser]] = {
     "maxPartitionBytes": ("max_partition_bytes", parse_number),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", parse_number),
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", parse_number),
+    "catalogueCache": ("catalogue_cache", parse_truth),
     "refreshIntervalMs": ("refresh_interval_ms", parse_number),
 }
 """Every option but `storage.*`, `records.*` and `hot.*`: its name → its field, and how its text is read."""
@@ -205,7 +208,14 @@ def open_source(options: SourceOptions) -> TierReader:
     """The tiers that a query's options name."""
     hot = None if options.hot is None else (options.hot, options.hot_options)
     place, driver = (options.driver or "", None) if options.path is None else (options.path, options.driver)
-    tier = open_tier(place, driver=driver, layers=options.layers, hot=hot, **options.storage)
+    tier = open_tier(
+        place,
+        driver=driver,
+        layers=options.layers,
+        hot=hot,
+        catalogue_cache=options.catalogue_cache,
+        **options.storage,
+    )
     return tier.also(*options.tiers)
 
 

@@ -575,12 +575,14 @@ class LiveCopies:
             looks.pause()
 
     def _stale(self, known: Mapping[int, bool]) -> list[int]:
-        """Ledgers whose cold copies, which the live record has, their broker does not know of, or the other way."""
-        return [
-            ledger.ledger_id
-            for ledger in self.read_info().in_order
-            if ledger.ledger_id in known and known[ledger.ledger_id] != ledger.has_complete_copy
-        ]
+        """Ledgers whose cold copies, which the live record has, their broker does not know of, or the other way.
+
+        All, if it knows none of them: it has not loaded the topic yet, then.
+        """
+        recorded = {ledger.ledger_id: ledger.has_complete_copy for ledger in self.read_info().in_order}
+        if not recorded.keys() & known.keys():
+            return list(recorded)
+        return [each for each, is_cold in recorded.items() if known.get(each, is_cold) != is_cold]
 
 
 class Looks:

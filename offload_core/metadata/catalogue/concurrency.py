@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from offload_hooks.bounded_map import bounded_map
 
-CONCURRENCY = 128
+CONCURRENCY = 256
 """Requests at once."""
 
 MOST_TOGETHER = 16

@@ -35,11 +35,12 @@ def read_index(
     index_bytes: int,
     data_bytes: int | None,
     index_checksum_bytes: int | None = None,
+    contents: bytes | None = None,
 ) -> ObjectIndex:
     """Read and decode the index of the objects under `key`, whose sizes are these.
 
     `data_bytes` is None if the data object is not there. `index_checksum_bytes` is the size of the index's `.crc` file,
-    where there is one: the index is verified then.
+    where there is one: the index is verified then. `contents` are the index's bytes, if they were read before.
 
     Raises:
         FormatError: a subclass, with the key and the byte.
@@ -48,7 +49,7 @@ def read_index(
     taken = _DECODED_BYTES * min(index_bytes, MAX_INDEX_BYTES)
     _UNDER_WAY.take(taken)
     try:
-        index = read_index_bytes(tier, key, index_bytes)
+        index = read_index_bytes(tier, key, index_bytes) if contents is None else memoryview(contents)
         return decode_index(
             tier, key, index, data_bytes=data_bytes, index_checksum_bytes=index_checksum_bytes
         )

@@ -8,9 +8,11 @@ its tasks, where keys and sizes are enough. Source: docs/formats/index.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, islice, takewhile
+from typing import TypeVar
 
 from offload_core.format.codec.object_format import (
     CLUSTER_KEY,
@@ -23,13 +25,25 @@ from offload_core.format.codec.object_format import (
     parse_key,
 )
 from offload_core.format.codec.object_marks import ObjectMarks
+from offload_core.format.cycle_search import no_search_for_cycles
+from offload_core.metadata.catalogue.catalogue_cache import (
+    MOST_INDEX_BYTES,
+    CachedPair,
+    CatalogueCache,
+    catalogue_cache,
+    fingerprint_of,
+    is_settled,
+)
 from offload_core.metadata.catalogue.concurrency import concurrently
-from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES, read_index
+from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES, read_index, read_index_bytes
 from offload_core.metadata.catalogue.model import Catalogue, Problem, StoredObject, build_catalogue
 from offload_core.storage.tier import Tier
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import FormatError, ObjectNotFoundError
 from offload_hooks.json_text import shortened
 from offload_hooks.values import ListedObject, ObjectStat
+
+_R = TypeVar("_R")
 
 
 @dataclass(slots=True)
@@ -37,7 +51,7 @@ class Pair:
     """An attempt's two objects as a listing has them, None for one that is missing; and their checksum files.
 
     `data_checksums` and `index_checksums` are a MapFile's `.crc` files, `block_checksums` is one file for both objects.
-    `user_metadata` is None until it is read.
+    `user_metadata` and `index_contents`, the bytes of its index, are None until they are read.
     """
 
     key: ObjectKey
@@ -47,6 +61,12 @@ class Pair:
     index_checksums: ListedObject | None = None
     block_checksums: ListedObject | None = None
     user_metadata: Mapping[str, str] | None = None
+    index_contents: bytes | None = None
+
+    @property
+    def data_key(self) -> str:
+        """The data object's key, whether it is there or not."""
+        return self.key.data_key if self.data is None else self.data.key
 
     @property
     def is_lone(self) -> bool:
@@ -61,23 +81,76 @@ class Pair:
 
 
 def list_catalogue(
-    tier: Tier, *, prefix: str = "", known: Catalogue | None = None, read_indexes: bool = True
+    tier: Tier,
+    *,
+    prefix: str = "",
+    known: Catalogue | None = None,
+    read_indexes: bool = True,
+    cached: bool = False,
+    ledger_id: int | None = None,
 ) -> Catalogue:
     """List all offloaded objects of a tier whose keys begin with `prefix`.
 
     Objects of other kinds are ignored, and those that vanish meanwhile. With `read_indexes=False` an index is read
     only for a streaming object, whose key does not name its ledgers, or where a ledger has several copies; the others
     are `Ledger.unread`. With `known`, an earlier catalogue, only new objects are inspected: complete copies do not
-    change.
+    change. With `cached`, what was read of objects before is kept on disk: see `catalogue_cache`. With
+    `ledger_id`, objects that are another ledger's by their keys are left out.
     """
     earlier = {} if known is None else known.complete
-    pairs = list_pairs(tier, prefix)
-    unchanged = [_unchanged(earlier.get(pair.key), pair) for pair in pairs]
-    new = [pair for pair, stored in zip(pairs, unchanged, strict=True) if stored is None]
-    described = iter(concurrently(partial(describe_pair, tier, read_indexes=read_indexes), new))
-    settled = [next(described) if stored is None else stored for stored in unchanged]
-    found = [stored for stored in settled if stored is not None]
+    describe = partial(describe_pair, tier, read_indexes=read_indexes)
+    with catalogue_cache(tier, is_used=cached) as cache:
+        new, found = [], []
+        for pair in stream_unordered(tier, prefix):
+            if ledger_id is not None and pair.key.ledger_id not in (None, ledger_id):
+                continue
+            stored = _unchanged(earlier.get(pair.key), pair) if earlier else None
+            if stored is None:
+                new.append(pair)
+            else:
+                found.append(stored)
+        found += [stored for stored in inspect_pairs(new, describe, cache) if stored is not None]
     return build_catalogue(found if read_indexes else _compared(tier, found))
+
+
+def inspect_pairs(
+    pairs: Sequence[Pair], inspect: Callable[[Pair], _R], cache: CatalogueCache | None
+) -> list[_R]:
+    """`inspect` of each pair, many at once, in their order.
+
+    A pair of which a cache has all gets it before, and needs no request; what is read of the others is kept.
+    """
+    if cache is None:
+        return concurrently(inspect, pairs)
+    cached = cache.find(pair.data_key for pair in pairs)
+    is_known = [recall(pair, cached.get(pair.data_key)) for pair in pairs]
+    new = [pair for pair, known in zip(pairs, is_known, strict=True) if not known]
+    inspected = iter(concurrently(inspect, new))
+    with no_search_for_cycles():
+        found = [
+            inspect(pair) if known else next(inspected) for pair, known in zip(pairs, is_known, strict=True)
+        ]
+    cache.keep(to_cache(new))
+    return found
+
+
+def recall(pair: Pair, cached: CachedPair | None) -> bool:
+    """Give a pair what a cache has of it, if neither object has changed; return True if that is all."""
+    if cached is None or cached.fingerprint != fingerprint_of(pair.data, pair.index):
+        return False
+    pair.user_metadata, pair.index_contents = cached.user_metadata, cached.index_contents
+    return pair.index_contents is not None
+
+
+def to_cache(pairs: Iterable[Pair]) -> list[CachedPair]:
+    """What was read of pairs that can be found again by their objects."""
+    return [
+        CachedPair(pair.data_key, fingerprint, pair.user_metadata, pair.index_contents)
+        for pair in pairs
+        if pair.user_metadata is not None
+        and is_settled(pair.data, pair.index)
+        and (fingerprint := fingerprint_of(pair.data, pair.index)) is not None
+    ]
 
 
 def list_pairs(tier: Tier, prefix: str = "") -> list[Pair]:
@@ -88,6 +161,48 @@ def list_pairs(tier: Tier, prefix: str = "") -> list[Pair]:
 def stream_pairs(tier: Tier, prefix: str = "") -> Iterator[Pair]:
     """List the same objects while the listing goes on."""
     return pair_up(tier.list_objects(prefix))
+
+
+_PAGE = 1000
+"""Objects that one request of a listing answers, in most stores."""
+
+_DIGITS = "0123456789abcdef"
+
+
+def stream_unordered(tier: Tier, prefix: str = "") -> Iterator[Pair]:
+    """List the same objects in any order, by several listings at once where there are many and the driver can.
+
+    The names of objects begin with random digits, so that what begins with each of these is listed on its own.
+    """
+    listing = tier.list_objects(prefix)
+    if not tier.describe().capabilities.lists_from_any_key:
+        return pair_up(listing)
+    begun = list(islice(listing, _PAGE))
+    key = parse_key(begun[-1].key) if len(begun) == _PAGE else None
+    begins = [] if key is None or key.is_mapfile else [f"{key.folder}{digit}" for digit in _DIGITS]
+    begins = [each for each in begins if each > begun[-1].key and each.startswith(prefix)]
+    listings = [chain(begun, listing), *(tier.list_objects(prefix, each) for each in begins)]
+    return _side_by_side(
+        [pair_up(_before(each, end)) for each, end in zip(listings, [*begins, None], strict=True)]
+    )
+
+
+def _before(listing: Iterable[ListedObject], end: str | None) -> Iterator[ListedObject]:
+    """The objects of a listing whose keys come before `end`."""
+    return iter(listing) if end is None else takewhile(lambda listed: listed.key < end, listing)
+
+
+def _side_by_side(listings: Sequence[Iterator[Pair]]) -> Iterator[Pair]:
+    """The pairs of several listings, some of each in turn; all go on at once."""
+    left = list(listings)
+    while left:
+        parts = list(
+            bounded_map(
+                lambda each: list(islice(each, _PAGE // 2)), left, at_once=len(left), name="offload-listing"
+            )
+        )
+        yield from chain.from_iterable(parts)
+        left = [each for each, part in zip(left, parts, strict=True) if part]
 
 
 def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
@@ -138,7 +253,11 @@ def stream_attempts(tier: Tier, prefix: str = "") -> Iterator[Pair]:
 
 def _attempts(objects: Iterable[ListedObject]) -> Iterator[Pair]:
     pair: Pair | None = None
+    index_key = ""
     for listed in objects:
+        if pair is not None and listed.key == index_key:
+            pair.index = listed
+            continue
         of = parse_block_checksums_key(listed.key)
         of_file = parse_checksum_key(listed.key) if of is None else None
         key = of or of_file or parse_key(listed.key)
@@ -148,6 +267,7 @@ def _attempts(objects: Iterable[ListedObject]) -> Iterator[Pair]:
             if pair is not None:
                 yield pair
             pair = Pair(key)
+            index_key = key.index_key
         if of is not None:
             pair.block_checksums = listed
         elif of_file is not None:
@@ -196,16 +316,27 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
             marks=ObjectMarks.of(metadata),
             storage_class=listed.storage_class if pair.data is None else pair.data.storage_class,
             version=metadata.get(FORMAT_VERSION_KEY),
+            index_contents=pair.index_contents,
         )
         judged = _judge(stored, damage)
         if judged.is_complete and (read_indexes or judged.key.ledger_id is None):
-            return with_index(tier, judged)
+            return with_index_of(tier, pair, judged)
         is_known = judged.problem in (Problem.NO_DATA, Problem.BROKEN_METADATA)
         if is_known and judged.key.ledger_id is None:
             return _with_lost_ledgers(tier, judged)
     except ObjectNotFoundError:
         return None
     return judged
+
+
+def with_index_of(tier: Tier, pair: Pair, stored: StoredObject) -> StoredObject:
+    """The description of a pair with its index, as `with_index`; the pair gets the index's bytes, if they are few."""
+    if stored.index_bytes is None:
+        raise AssertionError("an object without index has a problem")
+    if pair.index_contents is None and stored.index_bytes <= MOST_INDEX_BYTES:
+        pair.index_contents = bytes(read_index_bytes(tier, stored.key, stored.index_bytes))
+        stored = replace(stored, index_contents=pair.index_contents)
+    return with_index(tier, stored)
 
 
 def _is_index_alone(tier: Tier, pair: Pair) -> bool:
@@ -262,9 +393,12 @@ def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatErr
     for listed in (pair.data, pair.index):
         if listed is not None:
             try:
-                return tier.stat(listed.key).user_metadata, damage
+                found = tier.stat(listed.key).user_metadata
             except FormatError as error:
                 damage = damage or error
+            else:
+                pair.user_metadata = found if damage is None else None
+                return found, damage
     return {}, damage
 
 
@@ -300,6 +434,7 @@ def with_index(tier: Tier, stored: StoredObject) -> StoredObject:
             index_bytes=stored.index_bytes,
             data_bytes=stored.data_bytes,
             index_checksum_bytes=stored.index_checksum_bytes,
+            contents=stored.index_contents,
         )
     except FormatError as error:
         return _with(stored, Problem.BROKEN_INDEX, str(error))
@@ -309,8 +444,8 @@ def with_index(tier: Tier, stored: StoredObject) -> StoredObject:
             parsed if stored.key.ledger_id is None else None
         )  # its user metadata names ledgers that lack entries
         return _with(replace(stored, index=known), Problem.WRONG_LENGTH, detail)
-    return replace(stored, index=parsed)
+    return replace(stored, index=parsed, index_contents=None)
 
 
 def _with(stored: StoredObject, problem: Problem, detail: str) -> StoredObject:
-    return replace(stored, problem=problem, detail=detail)
+    return replace(stored, problem=problem, detail=detail, index_contents=None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from offload_core.format.codec.index import LedgerIndex, ObjectIndex
 from offload_core.format.codec.ledger_metadata import LedgerMetadata
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.object_marks import NO_MARKS, ObjectMarks
+from offload_core.format.cycle_search import no_search_for_cycles
 from offload_core.metadata.catalogue.copy_check import CopyStat
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
 from offload_core.metadata.records import LedgerRecord
@@ -71,6 +72,7 @@ class StoredObject:
         marks: entries that it lacks, from its user metadata.
         storage_class: the store's own name of the data object's class; None if its listing does not have it.
         version: of its format, in the user metadata; None without.
+        index_contents: the index's bytes, where they are known and `index` is not read from them yet.
     """
 
     key: ObjectKey
@@ -87,6 +89,7 @@ class StoredObject:
     marks: ObjectMarks = NO_MARKS
     storage_class: str | None = None
     version: str | None = None
+    index_contents: bytes | None = field(default=None, repr=False)
 
     @property
     def stat(self) -> CopyStat | None:
@@ -219,9 +222,11 @@ class Ledger:
     @property
     def unread(self) -> StoredObject | None:
         """The one copy that it is read from, if the index of that has not been read yet."""
-        if self.extents:
-            return None
-        return next((stored for stored in self.attempts if stored.is_unread), None)
+        if not self.extents:
+            for stored in self.attempts:
+                if stored.problem is None and stored.index is None:
+                    return stored
+        return None
 
     @property
     def is_readable(self) -> bool:
@@ -325,6 +330,7 @@ def _by_key(stored: StoredObject) -> str:
     return stored.key.data_key
 
 
+@no_search_for_cycles()
 def build_catalogue(objects: Iterable[StoredObject]) -> Catalogue:
     """Sort objects into topics and ledgers, and choose the extents that each ledger is read from."""
     attempts: dict[tuple[str | None, str | None], dict[int, list[StoredObject]]] = {}
@@ -384,8 +390,9 @@ def _build_ledgers(attempts: Mapping[int, Sequence[StoredObject]], *, is_all: bo
 
 def build_ledger(ledger_id: int, attempts: Sequence[StoredObject]) -> Ledger:
     """A ledger of these attempts, in any order; one whose index is unread is its only complete one."""
-    ordered = sorted(attempts, key=lambda stored: (stored.modified_at or _NEVER, stored.key.data_key))
-    return Ledger(ledger_id=ledger_id, extents=_choose_extents(ledger_id, ordered), attempts=tuple(ordered))
+    if len(attempts) > 1:
+        attempts = sorted(attempts, key=lambda stored: (stored.modified_at or _NEVER, stored.key.data_key))
+    return Ledger(ledger_id=ledger_id, extents=_choose_extents(ledger_id, attempts), attempts=tuple(attempts))
 
 
 def _choose_extents(ledger_id: int, attempts: Sequence[StoredObject]) -> tuple[LedgerExtent, ...]:

@@ -17,10 +17,11 @@ from types import MappingProxyType
 from offload_core.format.codec.extent import LedgerExtent, hot_extent
 from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectKey
+from offload_core.metadata.catalogue.catalogue_cache import CachedPair, catalogue_cache
 from offload_core.metadata.catalogue.concurrency import concurrently
 from offload_core.metadata.catalogue.copy_check import MismatchSeverity, check_copy, find_ledger, with_end
 from offload_core.metadata.catalogue.known_tiers import place_text
-from offload_core.metadata.catalogue.listing import describe_pair, look_up_pair
+from offload_core.metadata.catalogue.listing import Pair, describe_pair, look_up_pair, recall, to_cache
 from offload_core.metadata.catalogue.model import (
     Catalogue,
     Ledger,
@@ -48,12 +49,14 @@ def record_catalogue(
     known: Catalogue | None = None,
     read_indexes: bool = True,
     priorities: Mapping[TopicName, ReadPriority] = NO_PRIORITIES,
+    cached: bool = False,
 ) -> Catalogue:
     """The topics of these records, with the copies that the tier has of their ledgers.
 
     `prefix` is the folder of the objects in the tier, empty for its root. With `read_indexes=False` only the indexes
     of segments are read; a copy that is one object is `Ledger.unread`. With `known`, an earlier catalogue, only new
-    copies are looked up. `priorities` count for a tier with a hot one; a topic without one is read cold first.
+    copies are looked up. `priorities` count for a tier with a hot one; a topic without one is read cold first. With
+    `cached`, indexes that were read are kept on disk: see `catalogue_cache`.
 
     Raises:
         StoreError: of the tier, or of the hot one.
@@ -62,13 +65,18 @@ def record_catalogue(
     folder = f"{prefix.removesuffix('/')}/" if prefix else ""
     copies = _copies_of(records, folder)
 
-    def look_up(copy: RecordedCopy) -> StoredObject:
+    def look_up(copy: RecordedCopy) -> tuple[StoredObject, Pair | None]:
         before = _known(copy, earlier)
         if before is not None and copy.unfinished is None and not before.is_unread:
-            return before
-        return _look_up(tier, copy, read_indexes=read_indexes)
+            return before, None
+        return _look_up(tier, copy, kept, read_indexes=read_indexes)
 
-    found = dict(zip(copies, concurrently(look_up, list(copies.values())), strict=True))
+    with catalogue_cache(tier, is_used=cached) as cache:
+        kept = {} if cache is None else cache.find(key.data_key for key in copies)
+        looked_up = concurrently(look_up, list(copies.values()))
+        if cache is not None:
+            cache.keep(to_cache(pair for _, pair in looked_up if pair is not None))
+    found = {key: stored for key, (stored, _) in zip(copies, looked_up, strict=True)}
     topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
     if tier.hot is not None:
         ends = ends_of_open(
@@ -129,23 +137,29 @@ def _known(copy: RecordedCopy, earlier: Mapping[ObjectKey, StoredObject]) -> Sto
     return earlier.get(copy.mapfile_key) if found is None and copy.mapfile_key is not None else found
 
 
-def _look_up(tier: Tier, copy: RecordedCopy, *, read_indexes: bool) -> StoredObject:
-    """The objects of a copy, judged as in a listing; an attempt that did not finish is not read."""
-    described = _described(tier, copy.key, read_indexes)
+def _look_up(
+    tier: Tier, copy: RecordedCopy, kept: Mapping[str, CachedPair], *, read_indexes: bool
+) -> tuple[StoredObject, Pair | None]:
+    """The objects of a copy, judged as in a listing, and their pair; an attempt that did not finish is not read."""
+    pair, described = _described(tier, copy.key, kept, read_indexes)
     if described is None and copy.mapfile_key is not None:
-        described = _described(tier, copy.mapfile_key, read_indexes)
+        pair, described = _described(tier, copy.mapfile_key, kept, read_indexes)
     if described is None:
         described = _not_there(tier, copy)
-    return described if copy.unfinished is None else _unfinished(described, copy.unfinished)
+    return (described if copy.unfinished is None else _unfinished(described, copy.unfinished)), pair
 
 
 def _unfinished(stored: StoredObject, detail: str) -> StoredObject:
     return replace(stored, index=None, problem=Problem.UNFINISHED, detail=detail)
 
 
-def _described(tier: Tier, key: ObjectKey, read_indexes: bool) -> StoredObject | None:
+def _described(
+    tier: Tier, key: ObjectKey, kept: Mapping[str, CachedPair], read_indexes: bool
+) -> tuple[Pair, StoredObject | None]:
     pair = look_up_pair(tier, key)
-    return describe_pair(tier, pair, read_indexes=read_indexes) if pair.data or pair.index else None
+    recall(pair, kept.get(key.data_key))
+    is_there = pair.data is not None or pair.index is not None
+    return pair, describe_pair(tier, pair, read_indexes=read_indexes) if is_there else None
 
 
 def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:

@@ -18,8 +18,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from offload_core.format.codec.object_format import ObjectKey
-from offload_core.metadata.catalogue.concurrency import in_batches, inspect_batches
-from offload_core.metadata.catalogue.listing import Pair, describe_pair, stream_pairs, with_index
+from offload_core.metadata.catalogue.catalogue_cache import catalogue_cache
+from offload_core.metadata.catalogue.concurrency import in_batches
+from offload_core.metadata.catalogue.listing import (
+    Pair,
+    describe_pair,
+    inspect_pairs,
+    stream_unordered,
+    with_index_of,
+)
 from offload_core.metadata.catalogue.model import Ledger, StoredObject, build_ledger
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
 from offload_core.storage.tier import Tier
@@ -195,6 +202,7 @@ class LedgerSurvey(Survey[StoredObject]):
         prefix: str = "",
         takes: Callable[[TopicName | None], bool] | None = None,
         listener: Callable[[int], None] = lambda _: None,
+        cached: bool = False,
     ) -> None:
         """List a tier and inspect its objects, once.
 
@@ -202,18 +210,19 @@ class LedgerSurvey(Survey[StoredObject]):
             prefix: only objects whose keys begin so.
             takes: selects topics, None for all; as few indexes as possible of others are read.
             listener: called with the number of pairs that were inspected.
+            cached: what was read of objects before is kept on disk: see `catalogue_cache`.
 
         Raises:
             StoreError: the tier fails.
         """
         count = 0
-        pairs = in_batches(stream_pairs(tier, prefix))
-        for some, found in inspect_batches(pairs, partial(self._describe, tier, takes)):
-            for row in found:
-                if row is not None:
-                    self._add(*row)
-            count += len(some)
-            listener(count)
+        with catalogue_cache(tier, is_used=cached) as cache:
+            for some in in_batches(stream_unordered(tier, prefix)):
+                for row in inspect_pairs(some, partial(self._describe, tier, takes), cache):
+                    if row is not None:
+                        self._add(*row)
+                count += len(some)
+                listener(count)
         self._file.executescript(_SETTLED)
 
     def _describe(
@@ -227,7 +236,7 @@ class LedgerSurvey(Survey[StoredObject]):
         if takes is not None and not takes(None if name is None else topic_of_managed_ledger(name)):
             return None
         try:
-            read = with_index(tier, stored) if stored.is_unread else stored
+            read = with_index_of(tier, pair, stored) if stored.is_unread else stored
             if read.index is not None and not self._keeps_blocks:
                 read = replace(read, index=read.index.condensed())
             return _row_of(read)

@@ -27,15 +27,25 @@ if TYPE_CHECKING:
 
 
 class TierReader:
-    """A tier that is open for reading: `store` is the Tier itself, `options` are those its driver was given by name."""
+    """A tier that is open for reading.
 
-    def __init__(self, store: Tier, *, options: Mapping[str, object] | None = None) -> None:
+    Attributes:
+        store: the Tier itself.
+        options: those that its driver was given by name.
+        catalogue_cache: what is read of its objects, to find topics and ledgers, is kept on disk: see `open_tier`.
+    """
+
+    def __init__(
+        self, store: Tier, *, options: Mapping[str, object] | None = None, catalogue_cache: bool = False
+    ) -> None:
         self.store = store
         self.options = dict(options or {})
+        self.catalogue_cache = catalogue_cache
 
     def also(self, *tiers: str | os.PathLike[str] | Tier) -> TierReader:
         """This tier, read by records together with others that have the copies that it lacks; closing it closes all."""
-        return TierReader(open_beside(self.store, tiers, self.options), options=self.options)
+        store = open_beside(self.store, tiers, self.options)
+        return TierReader(store, options=self.options, catalogue_cache=self.catalogue_cache)
 
     def records(
         self, source: RecordSource, options: Mapping[str, object] | None = None
@@ -72,13 +82,15 @@ class TierReader:
             tiered_read_priority: the copies that are to be read, of a tier with a hot one; None for that of policies.
         """
         if records is None:
-            return list_catalogue(self.store, prefix=prefix)
+            return list_catalogue(self.store, prefix=prefix, cached=self.catalogue_cache)
         given = tiered_read_priority
         priority = parse_read_priority(given) if isinstance(given, str) else given
         with open_records(records, self.store, self.options, records_options) as source:
             infos = source.read(source.topics())
             priorities = {} if self.store.hot is None else read_priorities(source, infos, priority)
-        return record_catalogue(self.store, infos, prefix=prefix, priorities=priorities)
+        return record_catalogue(
+            self.store, infos, prefix=prefix, priorities=priorities, cached=self.catalogue_cache
+        )
 
     def close(self) -> None:
         """Close the store's connections and threads."""
@@ -97,6 +109,7 @@ def open_tier(
     driver: str | None = None,
     layers: Sequence[PluginGiven] | None = None,
     hot: PluginGiven | None = None,
+    catalogue_cache: bool = True,
     **options: Any,
 ) -> TierReader:
     """Open a tier.
@@ -108,6 +121,9 @@ def open_tier(
             a text, `retry` or `retry:attempts=5`. None for those that the driver asks for.
         hot: the store of ledgers that are not offloaded yet (docs/live-clusters.md): a pair of name and options, or
             a text, `bookkeeper:url=zk://host:2181`. It is read by records, together with this tier.
+        catalogue_cache: keep user metadata and indexes of objects that do not change in this user's cache folder, so
+            that the next look needs a listing only (docs/performance.md). Not for files and HDFS, which have no
+            versions of objects.
         options: the driver's own options.
 
     Raises:
@@ -116,4 +132,4 @@ def open_tier(
     store = open_store(url_or_driver, driver=driver, layers=layers, upload_niceness=None, **options)
     if hot is not None:
         store = store.with_hot(HotTier(HotSpec(store=plugin_spec(hot, "ledger store"))))
-    return TierReader(store, options=options)
+    return TierReader(store, options=options, catalogue_cache=catalogue_cache)

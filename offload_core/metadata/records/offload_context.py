@@ -11,7 +11,7 @@ import enum
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
@@ -46,8 +46,7 @@ MAPFILE_DRIVER = "filesystem"
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class EntryPosition:
+class EntryPosition(NamedTuple):
     """An entry's place in a managed ledger."""
 
     ledger_id: int

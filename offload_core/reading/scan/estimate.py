@@ -69,7 +69,12 @@ def explain_scan(
 ) -> ScanEstimate:
     """Estimate the cost of a scan before it is read (docs/cost.md); arguments and errors are those of `scan`."""
     measured = MeasuredTier(tier.store)
-    planned = scan(TierReader(measured, options=tier.options), topics, options, **more)
+    planned = scan(
+        TierReader(measured, options=tier.options, catalogue_cache=tier.catalogue_cache),
+        topics,
+        options,
+        **more,
+    )
     return _estimate(replace(planned, tier=tier.store), measured.requests)
 
 

@@ -199,7 +199,8 @@ def _milliseconds(text: str, option: str) -> int:
     return milliseconds
 
 
-def _truth(text: str, option: str) -> bool:
+def parse_truth(text: str, option: str) -> bool:
+    """`true` or `false`, in any case of letters; else `OptionError`, which names the option."""
     if text.lower() not in ("true", "false"):
         raise OptionError(f"option {option} is neither true nor false", expected="true or false", found=text)
     return text.lower() == "true"
@@ -253,8 +254,8 @@ WORDS: dict[str, tuple[str, Parser]] = {
     "chunk_look_back_bytes": ("chunkLookBackBytes", parse_number),
     "max_pending_chunk_bytes": ("maxPendingChunkBytes", parse_number),
     "max_message_bytes": ("maxMessageBytes", parse_number),
-    "verify_checksums": ("verifyChecksums", _truth),
-    "fail_on_data_loss": ("failOnDataLoss", _truth),
+    "verify_checksums": ("verifyChecksums", parse_truth),
+    "fail_on_data_loss": ("failOnDataLoss", parse_truth),
 }
 """Each field of `ScanOptions` but `records_options`, whose names are its own: Spark's word, and how text is read."""
 

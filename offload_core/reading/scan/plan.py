@@ -13,11 +13,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from offload_core.format.cycle_search import no_search_for_cycles
 from offload_core.metadata.catalogue import Ledger, Topic, concurrently
 from offload_core.reading.scan.extents import AskedRange, extents_of, read_scan_ledger, report_gaps
 from offload_core.reading.scan.positions import Offsets, Position, check_offsets, check_topics, position_of
 from offload_core.reading.scan.pruning import Condition, narrow, restrict_ledgers
 from offload_core.reading.scan.tasks import (
+    ALL_ENTRIES,
     EntryRange,
     Neighbours,
     ScanExtent,
@@ -48,6 +50,7 @@ class Bounds:
     asked_times: TimeRange | None = None
 
 
+@no_search_for_cycles()
 def plan_tasks(
     tier: Tier,
     topics: Sequence[Topic],
@@ -74,9 +77,8 @@ def plan_tasks(
         check_topics(offsets, read, option)
     fail = bounds.fail_on_data_loss
     asked = [(topic, each) for topic in topics if (each := _asked(topic, bounds)) is not None]
-    by_topic = [
-        restrict_ledgers(_scan_ledgers(topic, of_topic), bounds.conditions) for topic, of_topic in asked
-    ]
+    in_range = [_scan_ledgers(topic, of_topic) for topic, of_topic in asked]
+    by_topic = [restrict_ledgers(scan_ledgers, bounds.conditions) for scan_ledgers in in_range]
     times = bounds.times
     if times is not None:
         by_topic = concurrently(lambda scan_ledgers: narrow(tier, scan_ledgers, times), by_topic)
@@ -85,7 +87,7 @@ def plan_tasks(
     planned: list[ScanExtent | ScanLedger] = [
         scan_ledger for scan_ledgers in by_topic for scan_ledger in _readable(scan_ledgers)
     ]
-    planned = _extents_of_some(tier, planned, lambda scan_ledger: scan_ledger.asked != EntryRange(), fail)
+    planned = _extents_of_some(tier, planned, lambda scan_ledger: scan_ledger.asked != ALL_ENTRIES, fail)
     total = sum(each.data_bytes for each in planned)
     share_bytes = max(1, min(task_bytes, -(-total // max(1, min_partitions))))
     planned = _extents_of_some(tier, planned, lambda scan_ledger: scan_ledger.data_bytes > share_bytes, fail)
@@ -93,12 +95,15 @@ def plan_tasks(
     if neighbour_bytes is None:
         return tasks
     whole = AskedRange(first=None, stop=None)
-    ledgers = {
-        topic.full_name: [
-            scan_ledger for scan_ledger in _scan_ledgers(topic, whole) if scan_ledger.ledger.is_readable
-        ]
-        for topic in (topics if around is None else around)
+    known = {
+        topic.full_name: scan_ledgers
+        for (topic, of_topic), scan_ledgers in zip(asked, in_range, strict=True)
+        if of_topic == whole
     }
+    ledgers = {}
+    for topic in topics if around is None else around:
+        scan_ledgers = known.get(topic.full_name) or _scan_ledgers(topic, whole)
+        ledgers[topic.full_name] = [each for each in scan_ledgers if each.ledger.is_readable]
     return add_neighbours(tasks, ledgers, neighbour_bytes)
 
 
@@ -135,10 +140,11 @@ def _scan_ledgers(topic: Topic, asked: AskedRange) -> list[ScanLedger]:
     in_range = [ledger for ledger in topic.ledgers if asked.holds(ledger)]
     last_readable = max((ledger.ledger_id for ledger in in_range if ledger.is_readable), default=-1)
     last_offloaded = max((ledger.ledger_id for ledger in topic.ledgers if ledger.was_offloaded), default=-1)
+    name, partition = topic.full_name, topic.partition
     return [
         ScanLedger(
-            topic=topic.full_name,
-            partition=topic.partition,
+            topic=name,
+            partition=partition,
             ledger=ledger,
             asked=_range_in(ledger, asked),
             ends_at=asked.stop,
@@ -159,6 +165,8 @@ def _readable(scan_ledgers: Sequence[ScanLedger]) -> Iterator[ScanLedger]:
 def _range_in(ledger: Ledger, asked: AskedRange) -> EntryRange:
     start = asked.first if asked.first is not None and asked.first.ledger_id == ledger.ledger_id else None
     stop = asked.stop if asked.stop is not None and asked.stop.ledger_id == ledger.ledger_id else None
+    if start is None and stop is None:
+        return ALL_ENTRIES
     return EntryRange(
         start=start.entry_id if start else 0,
         start_batch=start.batch_index if start else 0,
@@ -169,7 +177,7 @@ def _range_in(ledger: Ledger, asked: AskedRange) -> EntryRange:
 
 
 def _warn_of_copies(scan_ledger: ScanLedger) -> None:
-    superseded = scan_ledger.ledger.superseded
+    superseded = scan_ledger.ledger.superseded if len(scan_ledger.ledger.attempts) > 1 else ()
     if superseded:
         _log.warning(
             "ledger %d of %s has %d complete copies that are not read, since newer ones are: %s",
@@ -187,7 +195,7 @@ def _extents_of_some(
     unread = [
         each
         for each in planned
-        if isinstance(each, ScanLedger) and each.ledger.unread is not None and which(each)
+        if isinstance(each, ScanLedger) and which(each) and each.ledger.unread is not None
     ]
     read = iter(concurrently(lambda scan_ledger: read_scan_ledger(tier, scan_ledger), unread))
     chosen = {id(scan_ledger) for scan_ledger in unread}
@@ -309,6 +317,6 @@ def _nearest(scan_ledgers: Iterator[ScanLedger], most_bytes: int) -> tuple[list[
         if left <= 0:
             return taken, False
         taken.append(scan_ledger)
-        of_whole = scan_ledger.data_bytes if scan_ledger.asked == EntryRange() else 0
+        of_whole = scan_ledger.data_bytes if scan_ledger.asked == ALL_ENTRIES else 0
         left -= max(LEAST_LEDGER_BYTES, of_whole)
     return taken, True

@@ -61,6 +61,8 @@ class Condition:
 
 def restrict_ledgers(scan_ledgers: Iterable[ScanLedger], conditions: Sequence[Condition]) -> list[ScanLedger]:
     """The ledgers, and of each the entries, that can hold a row for which all conditions hold."""
+    if not conditions:
+        return list(scan_ledgers)
     by_column = {
         name: [condition for condition in conditions if condition.column == name]
         for name in ("__topic", "__partition", "__ledgerId", "__entryId", "__messageId")

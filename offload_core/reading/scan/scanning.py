@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -247,12 +247,39 @@ def select_catalogue(
     if asked.records is None:
         if tier.store.hot is not None:
             raise OptionError("the ledgers of a hot tier are named by records", expected="the option records")
-        return list_catalogue(tier.store, prefix=prefix, known=known, read_indexes=read_indexes)
+        listed = partial(
+            list_catalogue,
+            tier.store,
+            prefix=prefix,
+            known=known,
+            read_indexes=read_indexes,
+            cached=tier.catalogue_cache,
+        )
+        if selection.ledger_id is None:
+            return listed()
+        catalogue = listed(ledger_id=selection.ledger_id)
+        # Whether a ledger that lacks its first entries is a topic's first, its other ledgers say.
+        return listed() if _lacks_first_entries(catalogue, selection.ledger_id) else catalogue
     with open_records(asked.records, tier.store, tier.options, asked.records_options) as source:
         wanted = select_records(source, selection)
         priorities = {} if tier.store.hot is None else read_priorities(source, wanted, asked.read_priority)
     return record_catalogue(
-        tier.store, wanted, prefix=prefix, known=known, read_indexes=read_indexes, priorities=priorities
+        tier.store,
+        wanted,
+        prefix=prefix,
+        known=known,
+        read_indexes=read_indexes,
+        priorities=priorities,
+        cached=tier.catalogue_cache,
+    )
+
+
+def _lacks_first_entries(catalogue: Catalogue, ledger_id: int) -> bool:
+    return any(
+        ledger.extents and ledger.extents[0].first_entry_id
+        for topic in catalogue.topics
+        for ledger in topic.ledgers
+        if ledger.ledger_id == ledger_id
     )
 
 

@@ -85,7 +85,7 @@ def select_topics(catalogue: Catalogue, selection: Selection) -> list[Topic]:
 
 
 def select_records(records: Records, selection: Selection) -> dict[TopicName, ManagedLedgerInfo]:
-    """Read the records of a selection; only their copies need be looked up.
+    """Read the records of a selection, with the ledgers that it reads: only their copies need be looked up.
 
     Raises:
         OptionError, UnknownTopicError, UnknownLedgerError: as `select_topics`.
@@ -103,9 +103,9 @@ def select_records(records: Records, selection: Selection) -> dict[TopicName, Ma
     if selection.ledger_id is None:
         return wanted
     with_ledger = {
-        name: info
+        name: replace(info, ledgers=found)
         for name, info in wanted.items()
-        if any(ledger.ledger_id == selection.ledger_id for ledger in info.ledgers)
+        if (found := tuple(each for each in info.ledgers if each.ledger_id == selection.ledger_id))
     }
     if not with_ledger:
         raise UnknownLedgerError("no record has this ledger", ledger_id=selection.ledger_id)
@@ -133,7 +133,7 @@ def _by_name(catalogue: Catalogue, selection: Selection) -> list[Topic]:
         found = [
             topic for topic in catalogue.topics if topic.name is not None and name.full in _names(topic.name)
         ]
-        if not found and not selection.may_be_absent:
+        if not found and selection.ledger_id is None and not selection.may_be_absent:
             raise UnknownTopicError(
                 f"no topic {name} has offloaded data here",
                 expected=f"one of {_known(catalogue)}",

@@ -217,6 +217,9 @@ class EntryRange:
     stop_batch: int = 0
 
 
+ALL_ENTRIES = EntryRange()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanLedger:
     """A ledger of a scan.
@@ -233,7 +236,7 @@ class ScanLedger:
     topic: str | None
     partition: int
     ledger: Ledger
-    asked: EntryRange = EntryRange()
+    asked: EntryRange = ALL_ENTRIES
     ends_at: Position | None = None
     is_closed: bool
     is_last: bool

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
+from offload_core.metadata.catalogue.catalogue_cache import FOLDER_VARIABLE
 from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies, parse_policies
 from offload_hooks.errors import MissingExtraError, OptionError
 
@@ -299,7 +300,7 @@ def _read(file: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _check_environment() -> None:
     known = {f"{PREFIX}{name}".upper() for name in Configuration.model_fields} | {FILE_VARIABLE}
-    for name in os.environ:
+    for name in os.environ.keys() - {FOLDER_VARIABLE}:
         if name.upper().startswith(PREFIX) and name.upper().partition("__")[0] not in known:
             raise OptionError(
                 "there is no such setting",

@@ -121,7 +121,7 @@ def test_a_commit_whose_answer_is_lost_succeeds_when_it_is_made_again(fronted, f
     assert committed(container) == [receipt.tag for receipt in receipts]  # it had taken effect
     stat = fronted.commit_data(upload, receipts, create_only)
     assert (stat.size_bytes, stat.user_metadata) == (5, {"a": "1"})
-    assert replace(stat, storage_class="Hot") == fronted.stat("k")
+    assert replace(fronted.stat("k"), storage_class=None, version=None) == stat
     assert list(fronted.list_uploads("")) == []
 
 
@@ -168,7 +168,7 @@ def test_an_index_is_created_though_blocks_are_staged_under_its_key(driver, cont
     """Azurite answers here that the blob exists, which it does not."""
     begun(driver, "k")
     stat = driver.write_index("k", data, "text/plain", {"a": "1"}, True)
-    assert replace(stat, storage_class="Hot") == driver.stat("k")
+    assert replace(driver.stat("k"), storage_class=None, version=None) == stat
     assert (stat.size_bytes, stat.content_type, stat.user_metadata) == (len(data), "text/plain", {"a": "1"})
     assert container.download_blob("k").readall() == data
     with pytest.raises(ObjectExistsError):

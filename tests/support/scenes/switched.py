@@ -56,7 +56,7 @@ class SwitchedTopic:
             self.entries.append((self.topic.add_entry(payload), payload))
         first = self.topic.add_entries(payloads[half:])
         for i, payload in enumerate(payloads[half:]):
-            self.entries.append((replace(first, entry_id=first.entry_id + i), payload))
+            self.entries.append((first._replace(entry_id=first.entry_id + i), payload))
 
     def offload_ledgers(self):
         """Seal the ledger that is written, and offload all that are not offloaded yet."""

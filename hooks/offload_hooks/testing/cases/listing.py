@@ -96,6 +96,15 @@ class ListingCases(SuiteBase):
         assert classes == {store.stat(KEYS[0]).storage_class}, "a lookup says what a listing says"
         assert all(each is None or (each and each.isprintable()) for each in classes)
 
+    def test_a_version_is_another_one_after_each_write_or_none(self, store: Store) -> None:
+        versions = []
+        for data in (b"one", b"two", b"three"):
+            store.write_index("k", data)
+            (listed,) = store.listing()
+            assert listed.version == store.stat("k").version, "a lookup says what a listing says"
+            versions.append(listed.version)
+        assert set(versions) == {None} or (None not in versions and len(set(versions)) == 3)
+
     def test_uploads_and_other_things_of_the_drivers_own_are_not_listed(self, store: Store) -> None:
         store.put("k/1", b"x", user_metadata={"role": "data"})
         store.write_index("k/2", b"x", {"role": "index"})
