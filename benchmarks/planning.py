@@ -1,14 +1,17 @@
 """Planning a scan of 100,000 ledgers over a store that answers each request after 30 ms: seconds, and peak memory.
 
-The store lies in the memory of the process that plans, which is measured before and not counted. The scan's first and
-last task are read, to show that what was planned is right.
+It is planned twice: the second plan finds on disk what the first has read. The store lies in the memory of the process
+that plans, which is measured before and not counted. The scan's first and last task are read, to show that what was
+planned is right.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -25,6 +28,7 @@ from benchmarks.material import message_entries
 from benchmarks.measure import Result
 from benchmarks.memory import forget_peak, peak
 from offload_core.format.messages.compression import Compression
+from offload_core.metadata.catalogue.catalogue_cache import FOLDER_VARIABLE
 from offload_core.reading.scan import read_task
 from offload_core.storage.tier import Tier
 from offload_hooks import hookimpl
@@ -35,25 +39,32 @@ LEDGERS = 100_000
 
 
 def run(folder: Path) -> Iterator[Result]:
-    """Seconds and peak memory of one plan, by a process of its own."""
-    del folder
-    code = "from benchmarks.planning import work; work()"
-    printed = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout
-    seconds, used, requests, tasks = json.loads(printed)
-    name = f"planning of {LEDGERS:,} ledgers, {REQUEST_S * 1000:.0f} ms a request"
-    ours = f"{seconds:.1f} s, {used / 2**20:.0f} MiB, {requests:,} requests, {tasks:,} tasks"
-    yield Result(name=f"{name}: s", ours=ours, peer="", ratio=seconds, limit=60, at_most=True)
-    yield Result(name=f"{name}: GiB", ours=ours, peer="", ratio=used / 2**30, limit=1, at_most=True)
+    """Seconds and peak memory of each plan, by a process of its own."""
+    with tempfile.TemporaryDirectory(dir=folder) as cache:
+        for name, limit_s in (("first", 20), ("second", 3)):
+            code = "from benchmarks.planning import work; work()"
+            environment = os.environ | {FOLDER_VARIABLE: str(Path(cache).resolve())}
+            printed = subprocess.run(
+                [sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, env=environment
+            ).stdout
+            seconds, processor_s, used, requests, tasks = json.loads(printed)
+            name = f"{name} plan of {LEDGERS:,} ledgers, {REQUEST_S * 1000:.0f} ms a request"
+            ours = (
+                f"{seconds:.1f} s, {processor_s:.1f} s of the processor, {used / 2**20:.0f} MiB, "
+                f"{requests:,} requests, {tasks:,} tasks"
+            )
+            yield Result(name=f"{name}: s", ours=ours, peer="", ratio=seconds, limit=limit_s, at_most=True)
+            yield Result(name=f"{name}: GiB", ours=ours, peer="", ratio=used / 2**30, limit=1, at_most=True)
 
 
 def work() -> None:
-    """Plan; print the seconds, the bytes above what the store took, the requests and the tasks."""
+    """Plan; print the seconds, those of the processor, the bytes above what the store took, the requests, the tasks."""
     driver = SlowDriver()
-    with TierReader(Tier(driver)) as tier:
+    with TierReader(Tier(driver), catalogue_cache=True) as tier:
         before = forget_peak()
-        began = time.perf_counter()
+        began, processor_began = time.perf_counter(), time.process_time()
         reading = scan(tier, task_bytes=1 << 20, isolation="uncommitted")
-        seconds = time.perf_counter() - began
+        seconds, processor_s = time.perf_counter() - began, time.process_time() - processor_began
         used = peak() - before
         requests = driver.requests
         expected = len(reading.tasks[0].extents) * driver.messages
@@ -61,7 +72,7 @@ def work() -> None:
             rows = sum(batch.num_rows for batch in read_task(tier.store, task, reading.options))
             if rows != len(task.extents) * driver.messages:
                 raise AssertionError(f"{rows} messages instead of {expected}")
-    print(json.dumps([seconds, used, requests, len(reading.tasks)]))
+    print(json.dumps([seconds, processor_s, used, requests, len(reading.tasks)]))
 
 
 class SlowDriver(MemoryDriver):

@@ -1,4 +1,4 @@
-"""Pause Python's search for cycles while very many values are made, none of which is in a cycle.
+"""Have Python search for cycles rarely while very many values are made, none of which is in a cycle.
 
 The search goes through all values that exist, again and again while they become more: a third of the time of making a
 hundred thousand of anything. What no cycle holds is freed as always.
@@ -11,24 +11,28 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_RARELY = 200_000
+"""New values between two searches among the newest."""
+
 _lock = threading.Lock()
-_pauses = 0
-_was_on = False
+_blocks = 0
+_threshold = 0
 
 
 @contextmanager
-def no_search_for_cycles() -> Iterator[None]:
-    """Pause it in the block, in all threads. After the last of such blocks it goes on, if it was on before."""
-    global _pauses, _was_on
+def rare_search_for_cycles() -> Iterator[None]:
+    """Search rarely in the block, in all threads, and as before after the last of such blocks."""
+    global _blocks, _threshold
     with _lock:
-        if not _pauses:
-            _was_on = gc.isenabled()
-        _pauses += 1
-        gc.disable()
+        if not _blocks:
+            _threshold, *others = gc.get_threshold()
+            if _threshold:  # else there is no search at all
+                gc.set_threshold(max(_threshold, _RARELY), *others)
+        _blocks += 1
     try:
         yield
     finally:
         with _lock:
-            _pauses -= 1
-            if not _pauses and _was_on:
-                gc.enable()
+            _blocks -= 1
+            if not _blocks:
+                gc.set_threshold(_threshold, *gc.get_threshold()[1:])

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from offload_core.format.codec.arrays import LocatedEntries
-from offload_core.format.cycle_search import no_search_for_cycles
+from offload_core.format.cycle_search import rare_search_for_cycles
 from offload_core.format.messages.entry import TransactionId
 from offload_core.format.messages.kernels.transaction_ranges import ABORT, COMMIT
 from offload_core.format.messages.transaction_finder import TransactionFinder
@@ -78,7 +78,7 @@ def pack_snapshot(snapshot: BufferSnapshot, topic: str) -> bytes:
     return _packed([1, *blocks, 0, entry_id, ledger_id, 1, len(name)]) + name
 
 
-@no_search_for_cycles()
+@rare_search_for_cycles()
 def parse_snapshot(data: bytes, topic: str) -> BufferSnapshot:
     """Decode a snapshot of this topic.
 

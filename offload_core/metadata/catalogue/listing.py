@@ -25,7 +25,7 @@ from offload_core.format.codec.object_format import (
     parse_key,
 )
 from offload_core.format.codec.object_marks import ObjectMarks
-from offload_core.format.cycle_search import no_search_for_cycles
+from offload_core.format.cycle_search import rare_search_for_cycles
 from offload_core.metadata.catalogue.catalogue_cache import (
     MOST_INDEX_BYTES,
     CachedPair,
@@ -80,6 +80,7 @@ class Pair:
         return tuple(each for each in found if each is not None)
 
 
+@rare_search_for_cycles()
 def list_catalogue(
     tier: Tier,
     *,
@@ -99,47 +100,56 @@ def list_catalogue(
     """
     earlier = {} if known is None else known.complete
     describe = partial(describe_pair, tier, read_indexes=read_indexes)
+    new, found = [], []
+    for pair in stream_unordered(tier, prefix):
+        if ledger_id is not None and pair.key.ledger_id not in (None, ledger_id):
+            continue
+        stored = _unchanged(earlier.get(pair.key), pair) if earlier else None
+        if stored is None:
+            new.append(pair)
+        else:
+            found.append(stored)
     with catalogue_cache(tier, is_used=cached) as cache:
-        new, found = [], []
-        for pair in stream_unordered(tier, prefix):
-            if ledger_id is not None and pair.key.ledger_id not in (None, ledger_id):
-                continue
-            stored = _unchanged(earlier.get(pair.key), pair) if earlier else None
-            if stored is None:
-                new.append(pair)
-            else:
-                found.append(stored)
-        found += [stored for stored in inspect_pairs(new, describe, cache) if stored is not None]
+        found += [
+            stored
+            for stored in inspect_pairs(new, describe, cache, reads_indexes=read_indexes)
+            if stored is not None
+        ]
     return build_catalogue(found if read_indexes else _compared(tier, found))
 
 
 def inspect_pairs(
-    pairs: Sequence[Pair], inspect: Callable[[Pair], _R], cache: CatalogueCache | None
+    pairs: Sequence[Pair],
+    inspect: Callable[[Pair], _R],
+    cache: CatalogueCache | None,
+    *,
+    reads_indexes: bool = True,
 ) -> list[_R]:
     """`inspect` of each pair, many at once, in their order.
 
-    A pair of which a cache has all gets it before, and needs no request; what is read of the others is kept.
+    A pair of which a cache has what is read gets it before, and needs no request; what is read of the others is kept.
     """
     if cache is None:
         return concurrently(inspect, pairs)
     cached = cache.find(pair.data_key for pair in pairs)
-    is_known = [recall(pair, cached.get(pair.data_key)) for pair in pairs]
+    is_known = []
+    for pair in pairs:
+        is_recalled = recall(pair, cached.get(pair.data_key))
+        reads_index = reads_indexes or pair.key.ledger_id is None
+        is_known.append(is_recalled and (pair.index_contents is not None or not reads_index))
     new = [pair for pair, known in zip(pairs, is_known, strict=True) if not known]
     inspected = iter(concurrently(inspect, new))
-    with no_search_for_cycles():
-        found = [
-            inspect(pair) if known else next(inspected) for pair, known in zip(pairs, is_known, strict=True)
-        ]
+    found = [inspect(pair) if known else next(inspected) for pair, known in zip(pairs, is_known, strict=True)]
     cache.keep(to_cache(new))
     return found
 
 
 def recall(pair: Pair, cached: CachedPair | None) -> bool:
-    """Give a pair what a cache has of it, if neither object has changed; return True if that is all."""
+    """Give a pair what a cache has of it; return False if that is nothing, or of objects that have changed."""
     if cached is None or cached.fingerprint != fingerprint_of(pair.data, pair.index):
         return False
     pair.user_metadata, pair.index_contents = cached.user_metadata, cached.index_contents
-    return pair.index_contents is not None
+    return True
 
 
 def to_cache(pairs: Iterable[Pair]) -> list[CachedPair]:

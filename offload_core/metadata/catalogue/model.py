@@ -18,7 +18,6 @@ from offload_core.format.codec.index import LedgerIndex, ObjectIndex
 from offload_core.format.codec.ledger_metadata import LedgerMetadata
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.object_marks import NO_MARKS, ObjectMarks
-from offload_core.format.cycle_search import no_search_for_cycles
 from offload_core.metadata.catalogue.copy_check import CopyStat
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
 from offload_core.metadata.records import LedgerRecord
@@ -236,8 +235,9 @@ class Ledger:
     @property
     def data_bytes(self) -> int:
         """Bytes in the store that a read of all its entries fetches."""
-        if self.unread is not None:
-            return self.unread.data_bytes or 0
+        unread = self.unread
+        if unread is not None:
+            return unread.data_bytes or 0
         return sum(extent.data_bytes for extent in self.extents)
 
     @property
@@ -330,7 +330,6 @@ def _by_key(stored: StoredObject) -> str:
     return stored.key.data_key
 
 
-@no_search_for_cycles()
 def build_catalogue(objects: Iterable[StoredObject]) -> Catalogue:
     """Sort objects into topics and ledgers, and choose the extents that each ledger is read from."""
     attempts: dict[tuple[str | None, str | None], dict[int, list[StoredObject]]] = {}

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offload_core.format.cycle_search import no_search_for_cycles
+from offload_core.format.cycle_search import rare_search_for_cycles
 from offload_core.metadata.catalogue import Ledger, Topic, concurrently
 from offload_core.reading.scan.extents import AskedRange, extents_of, read_scan_ledger, report_gaps
 from offload_core.reading.scan.positions import Offsets, Position, check_offsets, check_topics, position_of
@@ -50,7 +50,7 @@ class Bounds:
     asked_times: TimeRange | None = None
 
 
-@no_search_for_cycles()
+@rare_search_for_cycles()
 def plan_tasks(
     tier: Tier,
     topics: Sequence[Topic],

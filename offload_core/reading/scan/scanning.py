@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from offload_core.format.cycle_search import rare_search_for_cycles
 from offload_core.format.schemas import Payloads
 from offload_core.metadata.catalogue import (
     Catalogue,
@@ -135,6 +136,7 @@ class Scan:
         return pa.Table.from_batches(batches, schema=self.schema)
 
 
+@rare_search_for_cycles()
 def scan(
     tier: TierReader,
     topics: str | Iterable[str] = (),
