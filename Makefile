@@ -48,5 +48,5 @@ $(DEMO_READY): EXTRAS := spark,report
 $(READY) $(DEMO_READY): pyproject.toml constraints.txt
 	$(BIN)/python -c "" 2>/dev/null || rm -rf .venv
 	test -d .venv || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	touch $(DEMO_READY) $@
