@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,10 +12,12 @@ from tiers import TOPIC, put_broker_objects
 
 from offload_core.maintenance.inventory import By, RowLevel, measure, recorded_ledgers, rows_of
 from offload_core.maintenance.record_recovery import recover_records
-from offload_core.metadata.catalogue import open_records
+from offload_core.metadata.catalogue import list_catalogue, open_records
 from offload_core.metadata.catalogue.survey import LedgerSurvey
 from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.storage.tier import MeasuredTier
 from offload_hooks.testing import MemoryMetadataStore
+from offload_hooks.values import SETTLED_S
 from pulsar_offload import scan
 
 pytestmark = pytest.mark.sampled(6)
@@ -55,6 +59,25 @@ def test_records_come_back_and_bytes_are_counted(store):
         with open_records({TOPIC: infos[TOPIC]}, tier, {}) as source:
             (row,) = rows_of(recorded_ledgers(tier, source), RowLevel.NAMESPACE)
         assert set(row.storage_classes) == {each.storage_class for each in listed if each.storage_class}
+
+
+def test_a_second_look_asks_for_the_listing_only_where_objects_have_versions(store):
+    with store.open_reader() as reader:
+        put_broker_objects(reader.store, ["json", "avro"])
+        has_versions = {each.version is not None for each in reader.store.list_objects()}
+        assert has_versions == {store.name in CLASSES}
+        time.sleep(SETTLED_S + 1)
+        looks = []
+        for _ in range(2):
+            measured = MeasuredTier(reader.store)
+            looks.append((list_catalogue(measured, cached=True), measured.requests))
+        (first, asked), (second, asked_again) = looks
+        assert first == second == list_catalogue(reader.store)
+        assert asked.heads
+        assert asked.gets
+        assert asked_again == (
+            replace(asked, heads=0, gets=0, read_bytes=0) if True in has_versions else asked
+        )
 
 
 class _Nowhere:
