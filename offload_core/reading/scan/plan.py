@@ -95,14 +95,14 @@ def plan_tasks(
     if neighbour_bytes is None:
         return tasks
     whole = AskedRange(first=None, stop=None)
-    known = {
-        topic.full_name: scan_ledgers
+    known = {  # a topic in `around` may have more ledgers than that of its name in `topics`
+        id(topic): scan_ledgers
         for (topic, of_topic), scan_ledgers in zip(asked, in_range, strict=True)
         if of_topic == whole
     }
     ledgers = {}
     for topic in topics if around is None else around:
-        scan_ledgers = known.get(topic.full_name) or _scan_ledgers(topic, whole)
+        scan_ledgers = known.get(id(topic)) or _scan_ledgers(topic, whole)
         ledgers[topic.full_name] = [each for each in scan_ledgers if each.ledger.is_readable]
     return add_neighbours(tasks, ledgers, neighbour_bytes)
 
