@@ -1,6 +1,7 @@
 """From positions to tasks: what is asked for is read, once, in order, by tasks that can travel."""
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -301,3 +302,12 @@ def test_the_partition_and_topic_of_a_run_are_those_of_its_topic():
     for ledger_id in (3, 6):
         (run,) = scan(TIER, ledger=ledger_id).planned[0].extents
         assert (run.topic, run.partition, run.ledger_id) == (TOPIC, -1, ledger_id)
+
+
+def test_neighbours_are_those_of_the_whole_topic_though_a_part_of_it_is_planned():
+    """As a stream plans: what is new, in the midst of what was read before."""
+    planned = replace(ORDERS, ledgers=tuple(each for each in ORDERS.ledgers if each.ledger_id > 8))
+    tasks = plan_tasks(TIER.store, [planned], Bounds(), neighbour_bytes=1 << 40, around=[ORDERS])
+    (task,) = tasks
+    assert [each.ledger_id for each in task.extents] == [9]
+    assert [each.ledger_id for each in task.neighbours[TOPIC].before] == [3, 5, 6, 8]
