@@ -28,6 +28,7 @@ def test_an_s3_service_gets_the_requests_that_were_told(versitygw, tmp_path, iso
         put_broker_objects(tier)
     arguments = {"isolation": isolation, "chunks": "raw", "fail_on_data_loss": False, "task_bytes": 300_000}
     with Front(store.endpoint) as front, store.through(front.url).open_reader() as tier:
+        tier.catalogue_cache = False  # else what was told is fewer the second time
         told = explain_scan(tier, **arguments)
         front.requests.clear()
         planned = scan(tier, **arguments)
