@@ -194,7 +194,11 @@ class CatalogueCache:
             yield
         except (sqlite3.OperationalError, OSError) as error:
             self._give_up(f"is not used: {error}")
-        except (sqlite3.DatabaseError, FormatError, UnicodeDecodeError) as error:  # a text of SQLite's own, too
+        except (
+            sqlite3.DatabaseError,
+            FormatError,
+            UnicodeDecodeError,
+        ) as error:  # a text of SQLite's own, too
             self._give_up(f"is deleted: {error}")
             with suppress(OSError):
                 self._delete()
