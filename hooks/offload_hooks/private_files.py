@@ -129,6 +129,16 @@ def make_directories(path: str | os.PathLike[str], mode: int = FOLDER_MODE) -> N
         sync_directory(os.path.dirname(each))
 
 
+def is_private_folder(path: str | os.PathLike[str]) -> bool:
+    """True if no other user can put anything there: it is this user's own folder, no link, and others cannot write.
+
+    Raises:
+        OSError: as of `os.lstat`.
+    """
+    found = os.lstat(path)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path`, whole and durably, if the block ends without an error.

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from offload_hooks.private_files import FILE_MODE, make_directories
+from offload_hooks.private_files import FILE_MODE, is_private_folder, make_directories
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -222,7 +222,7 @@ def _folder() -> Path | None:
         try:
             is_new = not folder.exists()
             _make_private(folder)
-            if not _is_private(folder):
+            if not is_private_folder(folder):  # what others put there would be run
                 continue
             tempfile.TemporaryFile(dir=folder).close()
             os.utime(folder)
@@ -274,12 +274,6 @@ def _make_private(folder: Path) -> None:
     if folder.parent == _BYTECODE:
         _BYTECODE.mkdir(exist_ok=True)
     make_directories(folder)
-
-
-def _is_private(folder: Path) -> bool:
-    """True if no other user could put code there, which would be run: it is this user's, and others cannot write."""
-    found = folder.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 def _delete_old(place: Path) -> None:

@@ -140,6 +140,17 @@ def test_copies_that_records_name_are_looked_up_and_their_indexes_kept():
     assert all(ledger.extents for ledger in found[0].topics[0].ledgers)
 
 
+@pytest.mark.parametrize("has_records", [False, True], ids=["listing", "records"])
+def test_what_is_kept_already_is_not_written_again(folder, has_records):
+    records = {TOPIC: managed_ledger(*(closed(n, 3, copied(uuid_of(n - 1))) for n in (1, 2, 3)))}
+    written = []
+    with TierReader(Tier(VersionedDriver()), catalogue_cache=True) as tier:
+        for _ in range(2):
+            tier.catalogue(records=records if has_records else None)
+            written.append(file_of(folder).read_bytes())
+    assert written[0] == written[1]
+
+
 def test_large_indexes_are_not_kept(monkeypatch):
     monkeypatch.setattr("offload_core.metadata.catalogue.listing.MOST_INDEX_BYTES", 10)
     driver = VersionedDriver()

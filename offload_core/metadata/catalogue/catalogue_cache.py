@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import sqlite3
-import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -25,9 +24,10 @@ import platformdirs
 import xxhash
 
 from offload_core.storage.tier import Tier
+from offload_hooks.bounded_cache import BoundedCache
 from offload_hooks.errors import FormatError
 from offload_hooks.json_text import read_json
-from offload_hooks.private_files import create_file, make_directories
+from offload_hooks.private_files import create_file, is_private_folder, make_directories
 from offload_hooks.values import SETTLED_S, ListedObject
 
 FOLDER_VARIABLE = "PULSAR_OFFLOAD_CACHE"
@@ -44,6 +44,7 @@ _LAYOUT = 1
 
 _BUSY_S = 1.0
 _AT_ONCE = 500
+_MOST_METADATA = 10_000
 _PAGE_BYTES = 4096
 _TABLES = f"""
     CREATE TABLE IF NOT EXISTS metadata (id INTEGER PRIMARY KEY, text TEXT UNIQUE);
@@ -108,7 +109,7 @@ class CatalogueCache:
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
         self._path = path
         self._most_bytes = most_bytes
-        self._metadata: dict[str, Mapping[str, str]] = {}
+        self._metadata: BoundedCache[str, Mapping[str, str]] = BoundedCache(_MOST_METADATA)
         self._file: sqlite3.Connection | None = None
         with self._passed_over():
             self._file = self._opened()
@@ -182,10 +183,7 @@ class CatalogueCache:
         return bool(pages * _PAGE_BYTES >= self._most_bytes)
 
     def _parsed(self, text: str) -> Mapping[str, str]:
-        found = self._metadata.get(text)
-        if found is None:
-            found = self._metadata[text] = read_json(text, "a cache of user metadata")
-        return found
+        return self._metadata.load(text, lambda: read_json(text, "a cache of user metadata"))
 
     @contextmanager
     def _passed_over(self) -> Iterator[None]:
@@ -237,12 +235,10 @@ def cache_folder() -> Path | None:
         return None
     try:
         make_directories(folder)
-        found = folder.stat()
+        return folder if is_private_folder(folder) else None
     except OSError as error:
         _log.info("there is no folder for the catalogue's cache: %s", error)
         return None
-    is_private = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return folder if is_private else None
 
 
 def _make_room(path: Path, most_bytes: int) -> None:

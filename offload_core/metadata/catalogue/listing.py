@@ -140,7 +140,7 @@ def inspect_pairs(
     new = [pair for pair, known in zip(pairs, is_known, strict=True) if not known]
     inspected = iter(concurrently(inspect, new))
     found = [inspect(pair) if known else next(inspected) for pair, known in zip(pairs, is_known, strict=True)]
-    cache.keep(to_cache(new))
+    cache.keep(to_cache(new, cached))
     return found
 
 
@@ -152,15 +152,16 @@ def recall(pair: Pair, cached: CachedPair | None) -> bool:
     return True
 
 
-def to_cache(pairs: Iterable[Pair]) -> list[CachedPair]:
-    """What was read of pairs that can be found again by their objects."""
-    return [
+def to_cache(pairs: Iterable[Pair], cached: Mapping[str, CachedPair]) -> list[CachedPair]:
+    """What was read of pairs that can be found again by their objects, but for what is `cached` already."""
+    read = (
         CachedPair(pair.data_key, fingerprint, pair.user_metadata, pair.index_contents)
         for pair in pairs
         if pair.user_metadata is not None
         and is_settled(pair.data, pair.index)
         and (fingerprint := fingerprint_of(pair.data, pair.index)) is not None
-    ]
+    )
+    return [each for each in read if each != cached.get(each.key)]
 
 
 def list_pairs(tier: Tier, prefix: str = "") -> list[Pair]:

@@ -223,7 +223,7 @@ class Ledger:
         """The one copy that it is read from, if the index of that has not been read yet."""
         if not self.extents:
             for stored in self.attempts:
-                if stored.problem is None and stored.index is None:
+                if stored.is_unread:
                     return stored
         return None
 

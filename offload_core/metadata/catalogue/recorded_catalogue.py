@@ -75,7 +75,7 @@ def record_catalogue(
         kept = {} if cache is None else cache.find(key.data_key for key in copies)
         looked_up = concurrently(look_up, list(copies.values()))
         if cache is not None:
-            cache.keep(to_cache(pair for _, pair in looked_up if pair is not None))
+            cache.keep(to_cache((pair for _, pair in looked_up if pair is not None), kept))
     found = {key: stored for key, (stored, _) in zip(copies, looked_up, strict=True)}
     topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
     if tier.hot is not None:
