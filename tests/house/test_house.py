@@ -59,6 +59,14 @@ def test_everything_is_pinned_and_the_pins_hold_here():
         assert version(name) == lowered[re.sub(r"[-_.]+", "-", name).lower()], name
 
 
+def test_the_lowest_versions_that_are_tried_are_those_of_the_project():
+    text = (ROOT / "tests/support/servers/pyspark/requirements-lowest.txt").read_text()
+    tried = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
+    for requirement in PROJECT["dependencies"]:
+        name, lowest = requirement.split(">=")
+        assert f"{tried[name]}.".startswith(f"{lowest}."), name
+
+
 @pytest.mark.install
 def test_the_wheel_has_everything(tmp_path):
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
