@@ -16,13 +16,13 @@ Without an OpenTelemetry SDK the instruments do nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar
 
 from opentelemetry import metrics
 from opentelemetry.metrics import MeterProvider
 
-from offload_hooks import ByteRange, ReadableBuffer, hookimpl
+from offload_hooks import ByteRange, ReadableBuffer, WholeObject, hookimpl
 from offload_hooks.errors import OptionError
 from offload_layers.rest import Rest
 
@@ -94,6 +94,11 @@ class MetricsLayer:
         return (yield from self._measured("read_ranges", "read", volume))
 
     @hookimpl(wrapper=True)
+    def read_object(self) -> _Wrapper:
+        """See `TierHooks`."""
+        return (yield from self._measured("read_object", "read", _size_of))
+
+    @hookimpl(wrapper=True)
     def stat(self) -> _Wrapper:
         """See `TierHooks`."""
         return (yield from self._measured("stat"))
@@ -113,7 +118,7 @@ class MetricsLayer:
         """See `TierHooks`."""
         return (yield from self._measured_listing("list_uploads"))
 
-    def _measured(self, hook: str, direction: str = "", volume: int = 0) -> _Wrapper:
+    def _measured(self, hook: str, direction: str = "", volume: int | Callable[[Any], int] = 0) -> _Wrapper:
         attributes = self._attributes_of(hook)
         self._active.add(1, attributes)
         begun = time.perf_counter()
@@ -126,6 +131,7 @@ class MetricsLayer:
         finally:
             self._over(attributes, time.perf_counter() - begun, failed)
         if direction:
+            volume = volume if isinstance(volume, int) else volume(answer)
             self._io.add(volume, {**attributes, "pulsar_offload.io.direction": direction})
         return answer
 
@@ -176,6 +182,10 @@ class MetricsLayer:
                 known["pulsar_offload.place"] = self._place
             self._attributes[hook] = known
         return known
+
+
+def _size_of(whole: WholeObject) -> int:
+    return whole.stat.size_bytes
 
 
 def _type(error: BaseException) -> str:

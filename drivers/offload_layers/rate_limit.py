@@ -3,7 +3,8 @@
 It only delays. What counts, before the call is let through:
 - requests: one for each call; one for each range of `read_ranges` and each key of `delete`; for a listing one when it
   begins and one after each 1,000 objects or uploads that were taken from it, the usual size of a store's page;
-- bytes: what is read or written by `read_range`, `read_ranges`, `write_block` and `write_index`.
+- bytes: what is read or written by `read_range`, `read_ranges`, `write_block` and `write_index`; what `read_object`
+  reads is known only afterwards, so the next call waits for it.
 
 `describe` asks nothing of the store and counts for nothing. Below the layer `retry` each attempt counts.
 """
@@ -14,7 +15,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar
 
-from offload_hooks import ByteRange, ReadableBuffer, hookimpl
+from offload_hooks import ByteRange, ReadableBuffer, WholeObject, hookimpl
 from offload_hooks.option_text import as_rate, as_seconds
 from offload_hooks.token_bucket import TokenBucket
 from offload_layers.per_process import PerProcess
@@ -87,6 +88,14 @@ class RateLimitLayer:
         """See `TierHooks`."""
         volume = sum(wanted.length for wanted in ranges)
         return (yield from self._delayed(requests=len(ranges), volume=volume))
+
+    @hookimpl(wrapper=True)
+    def read_object(self) -> _Wrapper:
+        """See `TierHooks`."""
+        whole: WholeObject = yield from self._delayed()
+        if self._bytes is not None and whole.stat.size_bytes:
+            self._bytes.get().take(whole.stat.size_bytes)
+        return whole
 
     @hookimpl(wrapper=True)
     def stat(self) -> _Wrapper:

@@ -14,6 +14,7 @@ from offload_hooks import (
     ReadableBuffer,
     StaleUpload,
     Upload,
+    WholeObject,
 )
 
 
@@ -54,6 +55,9 @@ class Rest(Protocol):
         """See `TierHooks`."""
 
     def read_ranges(self, *, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
+        """See `TierHooks`."""
+
+    def read_object(self, *, key: str) -> WholeObject:
         """See `TierHooks`."""
 
     def stat(self, *, key: str) -> ObjectStat:

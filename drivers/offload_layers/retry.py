@@ -1,9 +1,9 @@
 """The layer `retry`: calls that failed for a time only are made again.
 
 When and how often is in `attempts`. What is made again differs from hook to hook:
-- `begin_data`, `write_block`, `abort_data`, `read_range`, `read_ranges`, `stat`, `delete` and `write_index` that may
-  replace: simply the same call. An attempt of `begin_data` that was lost leaves a stale upload; `abort_data` answers
-  False if an attempt whose answer was lost had dropped the upload;
+- `begin_data`, `write_block`, `abort_data`, `read_range`, `read_ranges`, `read_object`, `stat`, `delete` and
+  `write_index` that may replace: simply the same call. An attempt of `begin_data` that was lost leaves a stale upload;
+  `abort_data` answers False if an attempt whose answer was lost had dropped the upload;
 - `list_objects` and `list_uploads`: go on after the last item that was seen;
 - `commit_data`, and `write_index` with `create_only`: an attempt without an answer may have taken effect, and the next
   one then fails. Such an error is settled by reading back, see `_settled`; never by a guess.
@@ -31,6 +31,7 @@ from offload_hooks import (
     ReadableBuffer,
     StaleUpload,
     Upload,
+    WholeObject,
     hookimpl,
 )
 from offload_hooks.counts import count_retry
@@ -286,6 +287,12 @@ class RetryLayer:
         """See `TierHooks`."""
         first = ranges[0].key if ranges else ""
         return self._attempts.run("read_ranges", first, lambda: self._rest.read_ranges(ranges=ranges))
+
+    @hookimpl
+    def read_object(self, key: str) -> WholeObject:
+        """See `TierHooks`."""
+        whole = self._attempts.run("read_object", key, lambda: self._rest.read_object(key=key))
+        return WholeObject(stat=unmarked(whole.stat), data=whole.data)
 
     @hookimpl
     def stat(self, key: str) -> ObjectStat:

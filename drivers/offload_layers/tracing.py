@@ -95,6 +95,11 @@ class TracingLayer:
         return (yield from self._traced("read_ranges", ranges=len(ranges), bytes=volume, **one))
 
     @hookimpl(wrapper=True)
+    def read_object(self, key: str) -> _Wrapper:
+        """See `TierHooks`."""
+        return (yield from self._traced("read_object", key=key))
+
+    @hookimpl(wrapper=True)
     def stat(self, key: str) -> _Wrapper:
         """See `TierHooks`."""
         return (yield from self._traced("stat", key=key))

@@ -11,6 +11,7 @@ from offload_hooks.values import (
     ReadableBuffer,
     StaleUpload,
     Upload,
+    WholeObject,
 )
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "StaleUpload",
     "TierHooks",
     "Upload",
+    "WholeObject",
     "hookimpl",
     "hookspec",
 ]

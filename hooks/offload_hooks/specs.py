@@ -34,6 +34,7 @@ from offload_hooks.values import (
     ReadableBuffer,
     StaleUpload,
     Upload,
+    WholeObject,
 )
 
 PROJECT = "pulsar_offload"
@@ -113,6 +114,14 @@ class TierHooks:
         """
 
     @hookspec(firstresult=True)
+    def read_object(self, key: str) -> WholeObject | None:
+        """Read a small object whole, with what `stat` shows of it, by one request; optional.
+
+        Bytes and stat are of one version of the object. Errors as `stat`. A driver whose store needs several requests
+        leaves it out: without it the Tier asks for the stat, and then for the bytes.
+        """
+
+    @hookspec(firstresult=True)
     def stat(self, key: str) -> ObjectStat | None:
         """An object's size, time, user metadata and storage class. `ObjectNotFoundError` when there is none."""
 
@@ -141,4 +150,4 @@ class TierHooks:
         """
 
 
-OPTIONAL_HOOKS = frozenset({"read_ranges", "list_uploads"})
+OPTIONAL_HOOKS = frozenset({"read_ranges", "read_object", "list_uploads"})

@@ -128,6 +128,14 @@ class ObjectStat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WholeObject:
+    """All bytes of an object, and its stat of the moment when they were read; the stat may lack the storage class."""
+
+    stat: ObjectStat
+    data: ReadableBuffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """Abilities of a driver beyond those that the hooks demand, and its limits.
 

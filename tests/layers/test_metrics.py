@@ -79,6 +79,7 @@ def use_all(tier):
     tier.write_index("i", bytes(3))
     tier.read_range("k", 0, 10)
     tier.read_ranges([ByteRange(key="k", offset=0, length=4), ByteRange(key="d", offset=0, length=4)])
+    tier.read_object("k")
     tier.stat("k")
     assert len(list(tier.list_objects())) == 3
     assert list(tier.list_uploads()) == []
@@ -93,6 +94,7 @@ HOOKS = {
     "write_index": 1,
     "read_range": 1,
     "read_ranges": 1,
+    "read_object": 1,
     "stat": 1,
     "list_objects": 1,
     "list_uploads": 1,
@@ -108,6 +110,7 @@ def test_calls_bytes_and_durations_of_every_hook_with_their_attributes_and_units
         ("write_index", "write"): 3,
         ("read_range", "read"): 10,
         ("read_ranges", "read"): 8,
+        ("read_object", "read"): 100,
     }
     durations = measured.points("call.duration")
     assert {point.attributes["pulsar_offload.hook"]: point.count for point in durations} == HOOKS

@@ -141,12 +141,13 @@ def test_every_hook_is_one_request(limited, time):
     tier.abort_data(upload)
     tier.write_index("i", b"x")
     tier.read_range("d", 0, 3)
+    tier.read_object("d")
     tier.stat("d")
     list(tier.list_objects())
     list(tier.list_uploads())
-    assert time.slept == [1] * 9
+    assert time.slept == [1] * 10
     assert tier.describe().name == "memory"
-    assert len(time.slept) == 9
+    assert len(time.slept) == 10
 
 
 def test_many_ranges_and_keys_are_a_request_each(limited, time):
@@ -178,6 +179,14 @@ def test_bytes_are_those_read_and_written(limited, time):
     tier.write_index("i", bytes(10))
     tier.stat("k")
     assert time.slept == pytest.approx([0.5, 0.5, 2, 0.1])
+
+
+def test_the_bytes_of_a_whole_object_delay_the_next_call(limited, time):
+    tier = limited(bytes_per_second=100, burst_s=0)
+    size = tier.read_object("k").stat.size_bytes
+    assert time.slept == []
+    tier.read_range("k", 0, 10)
+    assert time.slept == pytest.approx([(size + 10) / 100])
 
 
 def test_the_longer_wait_of_both_limits_counts(limited, time):

@@ -68,6 +68,7 @@ def test_every_hook_is_a_span_with_its_attributes(tier, traced):
     tier.read_range("k", 5, 10)
     tier.read_ranges([ByteRange(key="k", offset=0, length=4), ByteRange(key="k", offset=9, length=4)])
     tier.read_ranges([ByteRange(key="k", offset=0, length=4), ByteRange(key="d", offset=0, length=4)])
+    tier.read_object("k")
     tier.stat("k")
     assert len(list(tier.list_objects("", "d"))) == 2
     assert list(tier.list_uploads("x")) == []
@@ -84,6 +85,7 @@ def test_every_hook_is_a_span_with_its_attributes(tier, traced):
         ("read_range", {**ALWAYS, "key": "k", "offset": 5, "bytes": 10}),
         ("read_ranges", {**ALWAYS, "key": "k", "ranges": 2, "bytes": 8}),
         ("read_ranges", {**ALWAYS, "ranges": 2, "bytes": 8}),
+        ("read_object", {**ALWAYS, "key": "k"}),
         ("stat", {**ALWAYS, "key": "k"}),
         ("list_objects", {**ALWAYS, "prefix": "", "objects": 2}),
         ("list_uploads", {**ALWAYS, "prefix": "x", "objects": 0}),

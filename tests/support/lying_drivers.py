@@ -6,9 +6,10 @@ import os
 import threading
 import time
 from dataclasses import replace
+from datetime import datetime, timezone
 
-from offload_hooks import ListedObject, hookimpl
-from offload_hooks.errors import ObjectExistsError, OffloadError, StoreError
+from offload_hooks import ListedObject, ObjectStat, WholeObject, hookimpl
+from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, OffloadError, StoreError
 from offload_hooks.testing import MemoryDriver, MemoryTier
 
 SECRET = "hunter2"
@@ -175,6 +176,41 @@ class AnswersErrorsAmongTheRanges(MemoryDriver):
             return self.read_range(each.key, each.offset, each.length)
         except OffloadError as error:
             return error
+
+
+@caught_by("test_an_object_is_read_whole_with_its_stat[10000]")
+class ReadsWholeObjectsInPart(MemoryDriver):
+    @hookimpl
+    def read_object(self, key):
+        whole = super().read_object(key)
+        return replace(whole, data=whole.data[:4096])
+
+
+@caught_by("test_an_object_is_read_whole_with_its_stat[1]")
+class ReadsWholeObjectsWithoutTheirMetadata(MemoryDriver):
+    @hookimpl
+    def read_object(self, key):
+        whole = super().read_object(key)
+        return replace(whole, stat=replace(whole.stat, user_metadata={}))
+
+
+@caught_by("test_what_another_program_replaced_is_read_whole_anew")
+class RemembersWholeObjects(MemoryDriver):
+    @hookimpl
+    def read_object(self, key):
+        known = self.__dict__.setdefault("known", {})
+        return known.setdefault(key, super().read_object(key))
+
+
+@caught_by("test_what_is_not_there_cannot_be_read_whole")
+class AnswersEmptyObjectsForNone(MemoryDriver):
+    @hookimpl
+    def read_object(self, key):
+        try:
+            return super().read_object(key)
+        except ObjectNotFoundError:
+            stat = ObjectStat(key=key, size_bytes=0, modified_at=datetime.now(timezone.utc))
+            return WholeObject(stat=stat, data=b"")
 
 
 # --- uploads --------------------------------------------------------------------------------------

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from offload_core.storage.tier import Layer, Tier
 from offload_drivers.local import LocalDriver
 from offload_hooks import ByteRange, hookimpl
-from offload_hooks.errors import BrokenPluginError, StoreError, StoreUnavailableError
+from offload_hooks.errors import BrokenPluginError, ObjectNotFoundError, StoreError, StoreUnavailableError
+from offload_hooks.testing.memory import MemoryDriver
 
 
 class Watch:
@@ -274,3 +276,95 @@ def test_stale_uploads_that_the_driver_cannot_list_are_an_error(tmp_path):
 
     with pytest.raises(StoreError, match="does not support list_uploads"):
         Tier(NoUploads(str(tmp_path))).list_uploads()
+
+
+# --- objects that are read whole -----------------------------------------------------------------
+
+
+class Whole(MemoryDriver):
+    """Counts how often an object is read whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.wholes = 0
+        self.write_index("k", b"0123456789", "text/plain", {"a": "b"}, False)
+
+    @hookimpl
+    def read_object(self, key):
+        self.wholes += 1
+        return super().read_object(key)
+
+
+def test_a_driver_reads_an_object_whole_by_one_call():
+    driver, log = Whole(), []
+    tier = Tier(driver)
+    whole = tier.read_object("k")
+    assert (whole.data, whole.stat.user_metadata, driver.wholes) == (b"0123456789", {"a": "b"}, 1)
+    assert tier.reads_whole
+    assert not Tier(driver, [layer(lambda _: Watch("w", log))]).reads_whole
+
+
+def test_without_its_own_way_an_object_is_read_by_stat_and_range(driver):
+    driver.write_index("empty", b"", "text/plain", {"a": "b"}, False)
+    tier = Tier(driver)
+    assert not tier.reads_whole
+    for key, data in (("k", b"0123456789"), ("empty", b"")):
+        assert (tier.read_object(key).data, tier.read_object(key).stat) == (data, tier.stat(key))
+    with pytest.raises(ObjectNotFoundError):
+        tier.read_object("nothing")
+
+
+def test_a_layer_that_knows_ranges_only_is_not_passed_by():
+    class Upper:
+        def __init__(self, rest):
+            self.rest = rest
+
+        @hookimpl
+        def read_range(self, key, offset, length):
+            return bytes(self.rest.read_range(key=key, offset=offset, length=length)).upper()
+
+    driver, log = Whole(), []
+    driver.write_index("text", b"abc", "text/plain", {}, False)
+    for layers in ([Upper], [lambda _: Watch("w", log)], [lambda _: Watch("w", log), Upper]):
+        tier = Tier(driver, [layer(each) for each in layers])
+        assert tier.read_object("text").data == (b"ABC" if Upper in layers else b"abc")
+        assert not tier.reads_whole
+    assert driver.wholes == 0
+    assert log.count("+w") == 2
+
+
+def test_a_layer_that_knows_whole_objects_is_asked():
+    class Seen:
+        @hookimpl(wrapper=True)
+        def read_range(self):
+            log.append("range")
+            return (yield)
+
+        @hookimpl(wrapper=True)
+        def read_object(self):
+            log.append("whole")
+            return (yield)
+
+    driver, log = Whole(), []
+    tier = Tier(driver, [layer(lambda _: Seen()), layer(lambda _: Seen())])
+    assert (tier.read_object("k").data, log, driver.wholes) == (b"0123456789", ["whole"] * 2, 1)
+    assert tier.reads_whole
+
+
+def test_a_driver_whose_whole_object_is_not_whole_is_broken():
+    class Short(Whole):
+        @hookimpl
+        def read_object(self, key):
+            return replace(super().read_object(key), data=b"012")
+
+    with pytest.raises(BrokenPluginError, match="read_object"):
+        Tier(Short()).read_object("k")
+
+
+def test_of_several_tiers_the_one_that_has_an_object_reads_it_whole(driver):
+    tiers = Tier(driver).with_others([Tier(Whole())])
+    driver.write_index("mine", b"mine", "text/plain", {}, False)
+    driver.delete(["k"])
+    assert [tiers.read_object(key).stat.user_metadata for key in ("mine", "k")] == [{}, {"a": "b"}]
+    assert not tiers.reads_whole
+    assert Tier(Whole()).with_others([Tier(Whole())]).reads_whole

@@ -73,9 +73,10 @@ class Container:
             return data, None
         return b"", None
 
-    async def whole(self, name: str) -> bytes:
-        """All bytes of a blob."""
-        return await (await self._blob(name).download_blob()).readall()
+    async def whole(self, name: str) -> tuple[bytes, BlobProperties]:
+        """All bytes of a blob, and its properties."""
+        answer = await self._blob(name).download_blob()
+        return await answer.readall(), answer.properties
 
     async def put(self, name: str, view: memoryview, metadata: ObjectMetadata, create_only: bool) -> datetime:
         """Store a blob by one request; answers its time."""

@@ -37,6 +37,7 @@ from offload_hooks import (
     ReadableBuffer,
     StaleUpload,
     Upload,
+    WholeObject,
     hookimpl,
 )
 from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreError
@@ -102,7 +103,9 @@ def version_of(blob: BlobProperties) -> str | None:
 
 
 def stat_of(key: str, blob: BlobProperties) -> ObjectStat:
-    """A blob's properties as `stat` answers them."""
+    """A blob's properties as `stat` answers them; `ObjectNotFoundError` if it stands for a folder."""
+    if is_folder(blob.metadata):
+        raise ObjectNotFoundError("a folder is no object", key=key)
     return ObjectStat(
         key=key,
         size_bytes=blob.size,
@@ -271,13 +274,17 @@ class AzureDriver:
         return list(self._container.call_all("read", reads)) if reads else []
 
     @hookimpl
+    def read_object(self, key: str) -> WholeObject:
+        """See `TierHooks`."""
+        name = self._keys.name(key)
+        data, blob = self._container.call("read", key, self._container.whole, name)
+        return WholeObject(stat=stat_of(key, blob), data=data)
+
+    @hookimpl
     def stat(self, key: str) -> ObjectStat:
         """See `TierHooks`."""
         name = self._keys.name(key)
-        blob = self._container.call("stat", key, self._container.properties, name)
-        if is_folder(blob.metadata):
-            raise ObjectNotFoundError("cannot stat: a folder is no object", key=key)
-        return stat_of(key, blob)
+        return stat_of(key, self._container.call("stat", key, self._container.properties, name))
 
     @hookimpl
     def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject]:

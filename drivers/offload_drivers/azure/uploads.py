@@ -121,7 +121,8 @@ class Uploads:
 
     async def _read_record(self, name: str) -> bytes | None:
         try:
-            return await self._container.whole(name)
+            data, _ = await self._container.whole(name)
+            return data
         except ResourceNotFoundError as error:
             if code_of(error) != "BlobNotFound":
                 raise

@@ -29,6 +29,7 @@ from offload_hooks import (
     ReadableBuffer,
     StaleUpload,
     Upload,
+    WholeObject,
     hookimpl,
 )
 from offload_hooks.errors import OptionError, UploadError
@@ -363,6 +364,17 @@ class S3Driver:
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
         """See `TierHooks`."""
         return self._reads.many(ranges)
+
+    @hookimpl
+    def read_object(self, key: str) -> WholeObject:
+        """See `TierHooks`."""
+        whole = self._reads.whole(key)
+        if whole is not None:
+            return whole
+        stat = self.stat(key)
+        return WholeObject(
+            stat=stat, data=self.read_range(key, 0, stat.size_bytes) if stat.size_bytes else b""
+        )
 
     @hookimpl
     def stat(self, key: str) -> ObjectStat:

@@ -1,4 +1,4 @@
-"""Ranges of objects, one or many, read by obstore, a client in Rust.
+"""Ranges of objects, one or many, and small objects whole, read by obstore, a client in Rust.
 
 obstore has the same credentials, endpoint and timeouts as botocore's client, which writes. What it cannot read
 botocore's client reads, or gives the error in its own terms. So it is in a forked process: obstore has threads that a
@@ -22,10 +22,11 @@ from botocore.exceptions import ClientError
 
 from offload_drivers.arguments import bad_range, check_range
 from offload_drivers.object_keys import KeySpace
+from offload_drivers.object_metadata import ObjectMetadata
 from offload_drivers.s3.connection import S3Connection
 from offload_drivers.s3.errors import translated
 from offload_drivers.s3.options import S3Options
-from offload_hooks import ByteRange, ReadableBuffer
+from offload_hooks import ByteRange, ObjectStat, ReadableBuffer, WholeObject
 from offload_hooks.bounded_map import bounded_map
 from offload_hooks.json_text import whole_number
 
@@ -82,6 +83,33 @@ class S3Reads:
             ]
             rest = iter(self._connection.files.run_all(calls, self._at_once) if calls else ())
         return [next(rest) if data is None else data for data in found]
+
+    def whole(self, key: str) -> WholeObject | None:
+        """An object's bytes and stat by one request; None if obstore could not read it."""
+        name, store = self._keys.name(key), None
+        with translated("read", self._options.bucket, key):
+            store = self._store()
+        if store is None:
+            return None
+        try:
+            found = obstore.get(store, name)
+            data = memoryview(found.bytes())
+            meta, attributes = found.meta, found.attributes
+        except Exception as error:
+            _log.info("obstore could not read an object (%s); botocore's client tries", type(error).__name__)
+            return None
+        if data.nbytes != meta["size"]:
+            return None
+        stat = ObjectStat(
+            key=key,
+            size_bytes=meta["size"],
+            modified_at=meta["last_modified"],
+            content_type=attributes.get("Content-Type") or ObjectMetadata().content_type,
+            # Names of user metadata are in lower case, those of other attributes are not.
+            user_metadata={name: value for name, value in attributes.items() if name == name.lower()},
+            version=meta["e_tag"],
+        )
+        return WholeObject(stat=stat, data=data)
 
     def close(self) -> None:
         """Give back this process's connections; a later use makes new ones."""

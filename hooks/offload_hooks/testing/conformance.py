@@ -188,6 +188,9 @@ class BadKeyCases(SuiteBase):
         if store.implements("read_ranges"):
             with store.refuses(InvalidKeyError):
                 store.read_ranges([ByteRange(key=key, offset=0, length=1)])
+        if store.implements("read_object"):
+            with store.refuses(InvalidKeyError):
+                store.read_object(key)
         assert back_door.keys() == before, "nothing is written"
         assert (store.whole("b"), store.whole("x")) == (b"x", b"x")
 

@@ -39,6 +39,7 @@ HOOKS = (
     "write_index",
     "read_range",
     "read_ranges",
+    "read_object",
     "stat",
     "list_objects",
     "delete",
@@ -47,7 +48,7 @@ HOOKS = (
 """The hooks that ask something of the store; `describe` does not, and never fails."""
 
 _ONLY_FOR: dict[Kind, tuple[str, ...]] = {
-    "truncate": ("read_range", "read_ranges"),
+    "truncate": ("read_range", "read_ranges", "read_object"),
     "stale-list": ("list_objects",),
 }
 _ERRORS: dict[str, type[StoreUnavailableError]] = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from offload_hooks import (
@@ -21,6 +22,7 @@ from offload_hooks import (
     ReadableBuffer,
     StaleUpload,
     Upload,
+    WholeObject,
     hookimpl,
 )
 from offload_hooks.testing.fault_plan import FaultPlan, Hits
@@ -107,6 +109,14 @@ class FaultLayer:
         if answer and hits.take("truncate"):
             answer[-1] = _cut(answer[-1], hits)
         return answer
+
+    @hookimpl
+    def read_object(self, key: str) -> WholeObject:
+        """See `TierHooks`; a truncated one has fewer bytes than its stat says."""
+        hits = self._plan.next_call("read_object", key)
+        answer = cast("WholeObject", self._made(hits, "read_object", {"key": key}))
+        self._fail_after(hits, "read_object")
+        return replace(answer, data=_cut(answer.data, hits)) if hits.take("truncate") else answer
 
     @hookimpl
     def stat(self, key: str) -> ObjectStat:

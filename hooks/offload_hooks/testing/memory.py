@@ -22,6 +22,7 @@ from offload_hooks import (
     ReadableBuffer,
     StaleUpload,
     Upload,
+    WholeObject,
     hookimpl,
 )
 from offload_hooks.errors import (
@@ -171,6 +172,12 @@ class MemoryDriver:
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
         """See `TierHooks`."""
         return [self.read_range(each.key, each.offset, each.length) for each in ranges]
+
+    @hookimpl
+    def read_object(self, key: str) -> WholeObject:
+        """See `TierHooks`."""
+        found = self._found(key)
+        return WholeObject(stat=found.stat, data=found.data)
 
     @hookimpl
     def stat(self, key: str) -> ObjectStat:

@@ -237,6 +237,13 @@ class DriverMachine(RuleBasedStateMachine):
             expected = [self.objects[each.key].data[each.offset : each.end] for each in ranges]
             assert self.store.read_ranges(ranges) == expected
 
+    @rule(which=_which)
+    def read_whole(self, which: int) -> None:
+        """Read an object whole, if there is any."""
+        for key in self._present(which) if self.store.implements("read_object") else ():
+            whole, known = self.store.read_object(key), self.objects[key]
+            assert (whole.data, whole.stat.user_metadata) == (known.data, known.user_metadata)
+
     @rule(which=_which, length=st.integers(0, 300), more=st.integers(1, 9))
     def read_past_the_end(self, which: int, length: int, more: int) -> None:
         """Read a range that is not wholly there."""

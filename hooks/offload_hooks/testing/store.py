@@ -29,6 +29,7 @@ from offload_hooks import (
     StaleUpload,
     TierHooks,
     Upload,
+    WholeObject,
 )
 from offload_hooks.errors import OffloadError
 
@@ -151,6 +152,11 @@ class Store:
         """See `TierHooks`."""
         read = self._call(list, "read_ranges", ranges=list(ranges))
         return [bytes(_bytes(each, "read_ranges")) for each in read]
+
+    def read_object(self, key: str) -> WholeObject:
+        """See `TierHooks`."""
+        whole = self._call(WholeObject, "read_object", key=key)
+        return WholeObject(stat=whole.stat, data=bytes(_bytes(whole.data, "read_object")))
 
     def stat(self, key: str) -> ObjectStat:
         """See `TierHooks`."""

@@ -61,7 +61,7 @@ def copy_attempt(
         DataLossError: the copy differs.
         StoreError: of either tier; no index of the copy is left.
     """
-    index = source.stat(key.index_key)  # of an attempt without one nothing is copied
+    index = source.read_object(key.index_key)  # of an attempt without one nothing is copied
     pairs = [(key.data_key, new_key.data_key)]
     pairs += zip(key.companion_keys, new_key.companion_keys, strict=True)
     marks = {} if new_key.is_mapfile else marks
@@ -75,11 +75,10 @@ def copy_attempt(
             continue  # few have all of them
         _copy_object(source, stat, target, new, {**stat.user_metadata, **marks}, check)
         size_bytes += stat.size_bytes
-    data = bytes(source.read_range(index.key, 0, index.size_bytes)) if index.size_bytes else b""
-    check(len(data))
-    target.write_index(new_key.index_key, data, user_metadata={**index.user_metadata, **marks})
-    _compare(target, new_key.index_key, 0, len(data), crc32c(data))
-    return size_bytes + len(data)
+    check(index.stat.size_bytes)
+    target.write_index(new_key.index_key, index.data, user_metadata={**index.stat.user_metadata, **marks})
+    _compare(target, new_key.index_key, 0, index.stat.size_bytes, crc32c(bytes(index.data)))
+    return size_bytes + index.stat.size_bytes
 
 
 def same_objects(source: Tier, target: Tier, key: str) -> bool:

@@ -1,8 +1,9 @@
 """The catalogue from a bucket alone: list it, ask for the user metadata, read the indexes.
 
-Only the objects are needed: no broker, no records. One listing, then two or three small requests per pair of objects,
-many at once. A MapFile has its topic in its key, others in their user metadata. The plan of a scan leaves indexes to
-its tasks, where keys and sizes are enough. Source: docs/formats/index.md.
+Only the objects are needed: no broker, no records. One listing, then one to three small requests per pair of objects,
+many at once: one where a driver reads an index and its user metadata by the same request. A MapFile has its topic in
+its key, others in their user metadata. Where that needs a request of its own, the plan of a scan leaves indexes to its
+tasks, as far as keys and sizes are enough. Source: docs/formats/index.md.
 """
 
 from __future__ import annotations
@@ -397,7 +398,13 @@ def _found(tier: Tier, stored: StoredObject) -> StoredObject | None:
 
 
 def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatError | None]:
-    """The user metadata of the data object, else of the index; and the error of the first."""
+    """The user metadata of the data object, else of the index; and the error of the first.
+
+    Both have the same names, by every writer. So where one request reads the index with its user metadata, and that is
+    whole, the data object is not asked for.
+    """
+    if pair.user_metadata is None and pair.data is not None:
+        _read_index_whole(tier, pair)
     if pair.user_metadata is not None:
         return pair.user_metadata, None
     damage: FormatError | None = None
@@ -411,6 +418,18 @@ def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatErr
                 pair.user_metadata = found if damage is None else None
                 return found, damage
     return {}, damage
+
+
+def _read_index_whole(tier: Tier, pair: Pair) -> None:
+    """Read the index and the user metadata of a pair by one request; nothing, where that is not sure to do."""
+    listed = pair.index
+    if not tier.reads_whole or listed is None or listed.size_bytes > MOST_INDEX_BYTES or pair.key.is_mapfile:
+        return
+    whole = tier.read_object(listed.key)
+    if (whole.stat.size_bytes, whole.stat.version) == (listed.size_bytes, listed.version):
+        pair.index_contents = bytes(whole.data)
+        if FORMAT_VERSION_KEY in whole.stat.user_metadata:
+            pair.user_metadata = whole.stat.user_metadata
 
 
 def _judge(stored: StoredObject, damage: FormatError | None) -> StoredObject:

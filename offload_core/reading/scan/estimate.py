@@ -146,7 +146,7 @@ def _is_one_range(scan_ledger: ScanLedger, range_bytes: int) -> bool:
 def _index_of(tier: Tier, ledger: Ledger) -> Requests:
     """The cost of reading a ledger's index, if it is not read yet."""
     stored = ledger.unread
-    if stored is None:
+    if stored is None or stored.index_contents is not None:
         return Requests()
     if not stored.key.is_mapfile:
         return Requests(gets=1, read_bytes=stored.index_bytes or 0)

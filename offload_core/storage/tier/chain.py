@@ -13,7 +13,9 @@ level by level: the callers of level i hold the wrappers from layer i down to th
 and that one, nothing else; what is below it is reached by its `rest`, which is another level. Hence a
 wrapper below a retrying layer runs once for each attempt. A layer without an implementation of a hook is
 passed over; `tryfirst` and `trylast` count for nothing. When nothing below a level implements an optional
-hook, `read_ranges` is made of that level's `read_range`, and `list_uploads` raises `StoreError`.
+hook, `read_ranges` is made of that level's `read_range`, and `list_uploads` raises `StoreError`. `read_object` is made
+of the level's `stat` and `read_range` also where a plugin implements one of these and not `read_object`: a layer that
+caches, changes or counts what is read is never passed by.
 
 `FirstThatHas` are the hooks of several
 tiers: an object that the first lacks is read from the first of the others that has it. Topics that have moved in part
@@ -32,7 +34,15 @@ from typing import Any, NoReturn, TypeVar
 import pluggy
 from pluggy import HookimplOpts
 
-from offload_hooks import OPTIONAL_HOOKS, PROJECT, ByteRange, ReadableBuffer, TierHooks
+from offload_hooks import (
+    OPTIONAL_HOOKS,
+    PROJECT,
+    ByteRange,
+    ObjectStat,
+    ReadableBuffer,
+    TierHooks,
+    WholeObject,
+)
 from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import BrokenPluginError, ObjectNotFoundError, OptionError, StoreError
 
@@ -77,6 +87,7 @@ class Chain:
 
     Attributes:
         hooks: the whole chain's hooks, called by keyword; an answer of None is a `BrokenPluginError`.
+        reads_whole: `read_object` is one call of the driver, and not made of `stat` and `read_range`.
     """
 
     def __init__(self, driver: object, driver_name: str, layers: Sequence[Layer] = ()) -> None:
@@ -93,6 +104,7 @@ class Chain:
         self._plugins, self._who = plugins, who
         self._check_names()
         self._check_driver()
+        self.reads_whole = all(not self._hides_whole(plugin) for plugin in self._plugins)
         for level, rest in enumerate(rests):
             rest._calls = {name: self._call(name, level, rest) for name in self._hook_names}
 
@@ -146,9 +158,16 @@ class Chain:
                 kept = {id(plugin) for plugin in taking_part}
                 others = [plugin for plugin in self._plugins if id(plugin) not in kept]
                 return _answered(self._manager.subset_hook_caller(name, others), name, self._who[i])
+            if name == "read_object" and self._hides_whole(self._plugins[i]):
+                return partial(_read_whole, rest)
         if name == "read_ranges":
             return partial(_read_each, rest)
         return _refused(name, self._who[-1])
+
+    def _hides_whole(self, plugin: object) -> bool:
+        """True if the plugin takes part in reads or stats, but not in `read_object`."""
+        reads = any(self._implementations(name, plugin) for name in ("read_range", "stat"))
+        return reads and not self._implementations("read_object", plugin)
 
     def _implementations(self, name: str, plugin: object) -> list[pluggy.HookImpl]:
         caller: pluggy.HookCaller = getattr(self._manager.hook, name)
@@ -192,6 +211,13 @@ def _read_each(rest: HooksBelow, *, ranges: Sequence[ByteRange]) -> list[Readabl
     return list(bounded_map(read, ranges, at_once=THREADS, name="tier-read"))
 
 
+def _read_whole(rest: HooksBelow, *, key: str) -> WholeObject:
+    """The hook `read_object` made of `stat` and `read_range`."""
+    stat: ObjectStat = rest.stat(key=key)
+    data = rest.read_range(key=key, offset=0, length=stat.size_bytes) if stat.size_bytes else b""
+    return WholeObject(stat=stat, data=data)
+
+
 def _refused(name: str, who: str) -> Call:
     def call(**_: object) -> Any:
         raise StoreError(f"the {who} does not support {name}")
@@ -228,6 +254,10 @@ class FirstThatHas:
             read = self._ask(key, lambda hooks, some=some: hooks.read_ranges(ranges=some))  # type: ignore[misc]
             found.update(zip(numbers, read, strict=True))
         return [found[number] for number in range(len(ranges))]
+
+    def read_object(self, *, key: str) -> object:
+        """See the hook."""
+        return self._ask(key, lambda hooks: hooks.read_object(key=key))
 
     def list_objects(self, **_: str) -> Iterator[NoReturn]:
         """Refused."""

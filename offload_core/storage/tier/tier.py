@@ -36,6 +36,7 @@ from offload_hooks import (
     ReadableBuffer,
     StaleUpload,
     Upload,
+    WholeObject,
 )
 from offload_hooks.counts import count_ranges
 from offload_hooks.errors import BrokenPluginError, OptionError, UploadError
@@ -334,6 +335,22 @@ class Tier:
         """An object's size, time and user metadata."""
         return self._typed(ObjectStat, "stat", self._hooks.stat(key=key))
 
+    def read_object(self, key: str) -> WholeObject:
+        """Read a small object whole, with its stat; its bytes as a read-only view.
+
+        By one request if `reads_whole`, else by two: what another process replaces in between may then not fit.
+        """
+        whole = self._typed(WholeObject, "read_object", self._hooks.read_object(key=key))
+        size_bytes = whole.stat.size_bytes
+        data = self._exactly(ByteRange(key=key, offset=0, length=size_bytes), whole.data, "read_object")
+        count_ranges(1, size_bytes)
+        return WholeObject(stat=whole.stat, data=data)
+
+    @property
+    def reads_whole(self) -> bool:
+        """True if `read_object` is one request of the store."""
+        return self._chain.reads_whole
+
     def list_objects(self, prefix: str = "", start_after: str = "") -> Iterator[ListedObject]:
         """The objects whose keys begin with `prefix` and come after `start_after`, lazily.
 
@@ -426,6 +443,11 @@ class _SeveralTiers(Tier):
         specs = [each.spec for each in others]
         is_named = tier.spec is not None and None not in specs
         self._spec = replace(tier.spec, others=(*tier.spec.others, *specs)) if is_named else None  # type: ignore[union-attr,type-var]
+
+    @property
+    def reads_whole(self) -> bool:
+        """See `Tier`."""
+        return all(tier.reads_whole for tier in self._several)
 
     def close(self) -> None:
         """See `Tier`."""

@@ -15,7 +15,15 @@ from typing import TypeVar
 from offload_core.format.codec.object_format import parse_key
 from offload_core.storage.offloader_stats import OffloaderStats
 from offload_core.storage.tier.tier import BYTES, NO_METADATA, Tier
-from offload_hooks import BlockReceipt, ByteRange, ListedObject, ObjectStat, ReadableBuffer, Upload
+from offload_hooks import (
+    BlockReceipt,
+    ByteRange,
+    ListedObject,
+    ObjectStat,
+    ReadableBuffer,
+    Upload,
+    WholeObject,
+)
 from offload_hooks.errors import OffloadError
 
 
@@ -89,29 +97,38 @@ class CountedTier(TierView):
     def read_range(self, key: str, offset: int, length: int) -> memoryview:
         """See `Tier`."""
         read = super().read_range
-        return self._read(key, lambda: [read(key, offset, length)])[0]
+        return self._read(key, lambda: read(key, offset, length), len)
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         """See `Tier`."""
         read = super().read_ranges
-        return self._read(ranges[0].key, lambda: read(ranges)) if ranges else []
+        return (
+            self._read(ranges[0].key, lambda: read(ranges), lambda views: sum(map(len, views)))
+            if ranges
+            else []
+        )
+
+    def read_object(self, key: str) -> WholeObject:
+        """See `Tier`."""
+        read = super().read_object
+        return self._read(key, lambda: read(key), lambda whole: whole.stat.size_bytes)
 
     def stat(self, key: str) -> ObjectStat:
         """See `Tier`."""
         stat = super().stat
         return self._or_read_error(lambda: stat(key))
 
-    def _read(self, key: str, read: Callable[[], list[memoryview]]) -> list[memoryview]:
+    def _read(self, key: str, read: Callable[[], _T], bytes_of: Callable[[_T], int]) -> _T:
         began = time.perf_counter()
-        views = self._or_read_error(read)
+        answer = self._or_read_error(read)
         seconds = time.perf_counter() - began
         place = parse_key(key)
         if place is not None and place.is_index:
             self._stats.time_index_read(self._topic, seconds)
         else:
             self._stats.time_data_read(self._topic, seconds)
-        self._stats.count_read(self._topic, sum(view.nbytes for view in views))
-        return views
+        self._stats.count_read(self._topic, bytes_of(answer))
+        return answer
 
     def _or_read_error(self, read: Callable[[], _T]) -> _T:
         try:
@@ -191,6 +208,16 @@ class MeasuredTier(TierView):
         """See `Tier`."""
         self._count(Requests(gets=len(ranges), read_bytes=sum(each.length for each in ranges)))
         return super().read_ranges(ranges)
+
+    def read_object(self, key: str) -> WholeObject:
+        """See `Tier`."""
+        whole = super().read_object(key)
+        size_bytes = whole.stat.size_bytes
+        is_one = self.reads_whole
+        self._count(
+            Requests(heads=int(not is_one), gets=int(is_one or size_bytes > 0), read_bytes=size_bytes)
+        )
+        return whole
 
     def stat(self, key: str) -> ObjectStat:
         """See `Tier`."""

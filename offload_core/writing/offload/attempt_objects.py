@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
 
 from offload_core.format.codec.block_checksums import BlockChecksums, crc32c, pack_block_checksums
 from offload_core.format.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
@@ -29,6 +28,7 @@ from offload_core.format.codec.object_marks import (
 from offload_core.metadata.records.filter_record import RECORD_KEY, FilterRecord
 from offload_core.storage.tier import Tier
 from offload_core.writing.offload_filters import FilterRun
+from offload_hooks import WholeObject
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, StoreError
 from offload_hooks.ledger_stores import LedgerStatus
 
@@ -175,23 +175,14 @@ def delete_unless(
         tier.delete([key.data_key for key in rest])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Index:
-    data: bytes
-    content_type: str
-    user_metadata: Mapping[str, str]
-
-
-def _read_index(tier: Tier, key: ObjectKey) -> _Index | None:
+def _read_index(tier: Tier, key: ObjectKey) -> WholeObject | None:
     try:
-        stat = tier.stat(key.index_key)
-        data = bytes(tier.read_range(key.index_key, 0, stat.size_bytes))
+        return tier.read_object(key.index_key)
     except ObjectNotFoundError:
         return None
-    return _Index(data=data, content_type=stat.content_type, user_metadata=stat.user_metadata)
 
 
-def _put_back(tier: Tier, indexes: Mapping[ObjectKey, _Index], keys: Iterable[ObjectKey]) -> None:
+def _put_back(tier: Tier, indexes: Mapping[ObjectKey, WholeObject], keys: Iterable[ObjectKey]) -> None:
     """Write indexes once more, as far as they are not there again; all of them, then the first error is raised."""
     create_only = tier.describe().capabilities.create_only
     failed: StoreError | None = None
@@ -204,8 +195,8 @@ def _put_back(tier: Tier, indexes: Mapping[ObjectKey, _Index], keys: Iterable[Ob
                 tier.write_index(
                     key.index_key,
                     index.data,
-                    content_type=index.content_type,
-                    user_metadata=index.user_metadata,
+                    content_type=index.stat.content_type,
+                    user_metadata=index.stat.user_metadata,
                     create_only=create_only,
                 )
         except StoreError as error:

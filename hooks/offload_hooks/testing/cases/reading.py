@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -46,7 +47,7 @@ def _ranges(key: str, count: int, seed: int) -> list[ByteRange]:
 
 
 class ReadingCases(SuiteBase):
-    """`read_range` and `read_ranges`."""
+    """`read_range`, `read_ranges` and `read_object`."""
 
     @pytest.mark.parametrize(("offset", "length"), _RANGES.values(), ids=_RANGES)
     def test_a_range_is_exact(self, store: Store, offset: int, length: int) -> None:
@@ -160,3 +161,41 @@ class ReadingCases(SuiteBase):
         ranges[place] = ByteRange(key="nothing", offset=0, length=10)
         with store.refuses(ObjectNotFoundError, key="nothing"):
             store.read_ranges(ranges)
+
+    @pytest.mark.parametrize("size", [0, 1, SIZE])
+    def test_an_object_is_read_whole_with_its_stat(self, store: Store, size: int) -> None:
+        store.requires_hook("read_object")
+        store.write_index("k", content(size), {"topic": "a/b", "role": "index"}, "text/plain")
+        whole, stat = store.read_object("k"), store.stat("k")
+        assert (whole.data, whole.stat.user_metadata) == (content(size), {"topic": "a/b", "role": "index"})
+        assert replace(whole.stat, storage_class=stat.storage_class) == stat
+
+    def test_what_another_program_replaced_is_read_whole_anew(
+        self, store: Store, back_door: BackDoor
+    ) -> None:
+        store.requires_hook("read_object")
+        store.write_index("k", b"ours and long", {"by": "us"})
+        assert store.read_object("k").data == b"ours and long"
+        back_door.put("k", b"theirs", {}, BYTES)
+        whole = store.read_object("k")
+        assert (whole.data, whole.stat.size_bytes, whole.stat.user_metadata) == (b"theirs", 6, {})
+
+    def test_what_is_not_there_cannot_be_read_whole(self, store: Store) -> None:
+        store.requires_hook("read_object")
+        store.put("k/1", b"x")
+        for key in ("nothing", "k", "k/1x"):
+            with store.refuses(ObjectNotFoundError, key=key):
+                store.read_object(key)
+
+    def test_many_read_whole_objects(self, store: Store) -> None:
+        store.requires_hook("read_object")
+        for seed in range(8):
+            store.write_index(f"k{seed}", content(SIZE, seed), {"seed": str(seed)})
+
+        def read_some(seed: int) -> None:
+            for each in range(8):
+                number = (seed + each) % 8
+                whole = store.read_object(f"k{number}")
+                assert (whole.data, whole.stat.user_metadata["seed"]) == (content(SIZE, number), str(number))
+
+        together([partial(read_some, seed) for seed in range(self.racers)], self.deadline_s)
