@@ -49,6 +49,9 @@ from offload_layers.rest import Rest
 
 _T = TypeVar("_T")
 
+_LEAST_S = 1e-9
+"""What is left of a budget that a first attempt has used up: stamina warns of 0."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempts:
@@ -70,7 +73,15 @@ class Attempts:
 
     def run(self, hook: str, key: str, call: Callable[[], _T]) -> _T:
         """Call, and call again where that may help; each further attempt is logged with the hook and the key."""
-        deadline = float("inf") if self.budget_s is None else time.monotonic() + self.budget_s
+        began = time.monotonic()
+        try:
+            return call()
+        except OffloadError as error:
+            if not error.retryable:
+                raise
+            failed = [error]
+        # Only now, since the loop costs more than many a call. What failed is its first attempt.
+        deadline = float("inf") if self.budget_s is None else began + self.budget_s
         failure = ""
 
         def wait_s(error: Exception) -> bool | float:
@@ -88,7 +99,7 @@ class Attempts:
         for attempt in stamina.retry_context(
             on=wait_s,
             attempts=self.most,
-            timeout=self.budget_s,
+            timeout=None if self.budget_s is None else max(deadline - time.monotonic(), _LEAST_S),
             wait_initial=self.first_wait_s,
             wait_max=self.longest_wait_s,
             wait_jitter=self.jitter_s,
@@ -98,6 +109,8 @@ class Attempts:
                 named = {"hook": hook, "key": key, "attempt": attempt.num}
                 _log.warning("%s of %r: attempt %d, after %s", *named.values(), failure, extra=named)
             with attempt:
+                if failed:
+                    raise failed.pop()
                 return call()
         raise AssertionError("stamina's loop ends by an answer or an error")
 
