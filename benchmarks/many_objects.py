@@ -24,7 +24,7 @@ from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import ManagedLedgerInfo, OffloadContext
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
 from offload_core.storage.tier import Tier
-from offload_hooks import Capabilities, DriverDescription, ListedObject, ObjectStat, hookimpl
+from offload_hooks import Capabilities, DriverDescription, ListedObject, ObjectStat, WholeObject, hookimpl
 from offload_hooks.errors import ObjectNotFoundError, RangeError, StoreError
 
 REQUEST_S = 0.03
@@ -93,6 +93,12 @@ class ManyObjects:
         if not 0 <= offset < offset + length <= len(data):
             raise RangeError("no such range", key=key, offset=offset)
         return data[offset : offset + length]
+
+    @hookimpl
+    def read_object(self, key: str) -> WholeObject:
+        """An object and what is known of it, as S3 answers both."""
+        stat = self.stat(key)
+        return WholeObject(stat=stat, data=self._bytes[self._find(key).is_index])
 
     @hookimpl
     def stat(self, key: str) -> ObjectStat:

@@ -32,7 +32,7 @@ from offload_core.metadata.catalogue.catalogue_cache import FOLDER_VARIABLE
 from offload_core.reading.scan import read_task
 from offload_core.storage.tier import Tier
 from offload_hooks import hookimpl
-from offload_hooks.values import DriverDescription, ListedObject, ObjectStat
+from offload_hooks.values import DriverDescription, ListedObject, ObjectStat, WholeObject
 from pulsar_offload import TierReader, scan
 
 LEDGERS = 100_000
@@ -107,6 +107,11 @@ class SlowDriver(MemoryDriver):
         """Bytes of an object."""
         self._wait()
         return super().read_range(key, offset, length)
+
+    @hookimpl
+    def read_object(self, key: str) -> WholeObject:
+        """An object and what is known of it, as S3 answers both."""
+        return WholeObject(stat=self.stat(key), data=self.objects[key])
 
     @hookimpl
     def stat(self, key: str) -> ObjectStat:
