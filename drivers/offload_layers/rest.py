@@ -57,7 +57,7 @@ class Rest(Protocol):
     def read_ranges(self, *, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
         """See `TierHooks`."""
 
-    def read_object(self, *, key: str) -> WholeObject:
+    def read_object(self, *, key: str, most_bytes: int) -> WholeObject:
         """See `TierHooks`."""
 
     def stat(self, *, key: str) -> ObjectStat:

@@ -302,9 +302,11 @@ class RetryLayer:
         return self._attempts.run("read_ranges", first, lambda: self._rest.read_ranges(ranges=ranges))
 
     @hookimpl
-    def read_object(self, key: str) -> WholeObject:
+    def read_object(self, key: str, most_bytes: int) -> WholeObject:
         """See `TierHooks`."""
-        whole = self._attempts.run("read_object", key, lambda: self._rest.read_object(key=key))
+        whole = self._attempts.run(
+            "read_object", key, lambda: self._rest.read_object(key=key, most_bytes=most_bytes)
+        )
         return WholeObject(stat=unmarked(whole.stat), data=whole.data)
 
     @hookimpl

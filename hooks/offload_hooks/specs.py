@@ -114,11 +114,12 @@ class TierHooks:
         """
 
     @hookspec(firstresult=True)
-    def read_object(self, key: str) -> WholeObject | None:
+    def read_object(self, key: str, most_bytes: int) -> WholeObject | None:
         """Read a small object whole, with what `stat` shows of it, by one request; optional.
 
-        Bytes and stat are of one version of the object. Errors as `stat`. A driver whose store needs several requests
-        leaves it out: without it the Tier asks for the stat, and then for the bytes.
+        Bytes and stat are of one version of the object. Errors: `ObjectNotFoundError`; `RangeError` for an object of
+        more than `most_bytes`, of which not much more is read. A driver whose store needs several requests leaves it
+        out: without it the Tier asks for the stat, and then for the bytes.
         """
 
     @hookspec(firstresult=True)

@@ -30,8 +30,9 @@ class WholeDriver(MemoryDriver):
         self.stats: list[str] = []
 
     @hookimpl
-    def read_object(self, key):
+    def read_object(self, key, most_bytes):
         self.wholes.append(key)
+        assert most_bytes == listing.MOST_INDEX_BYTES
         stat = super().stat(key)
         return WholeObject(stat=stat, data=self.objects[key])
 
@@ -73,8 +74,8 @@ def test_tasks_have_the_indexes_that_the_plan_has_read():
 def test_an_index_without_names_leaves_them_to_the_data_object():
     class NamesOnDataOnly(WholeDriver):
         @hookimpl
-        def read_object(self, key):
-            whole = super().read_object(key)
+        def read_object(self, key, most_bytes):
+            whole = super().read_object(key, most_bytes)
             return replace(whole, stat=replace(whole.stat, user_metadata={}))
 
     driver = NamesOnDataOnly()
@@ -85,8 +86,8 @@ def test_an_index_without_names_leaves_them_to_the_data_object():
 def test_an_index_that_was_replaced_after_the_listing_is_read_as_it_was_listed():
     class Replaced(WholeDriver):
         @hookimpl
-        def read_object(self, key):
-            whole = super().read_object(key)
+        def read_object(self, key, most_bytes):
+            whole = super().read_object(key, most_bytes)
             return replace(whole, stat=replace(whole.stat, version="another"))
 
     driver = Replaced()
@@ -104,10 +105,10 @@ def test_a_large_index_is_not_read_for_its_names(monkeypatch):
 def test_a_pair_whose_index_vanishes_after_the_listing_is_passed_over():
     class Vanishing(WholeDriver):
         @hookimpl
-        def read_object(self, key):
+        def read_object(self, key, most_bytes):
             if key == sorted(self.objects)[1]:
                 raise ObjectNotFoundError("it is gone", key=key)
-            return super().read_object(key)
+            return super().read_object(key, most_bytes)
 
     found = list_catalogue(Tier(Vanishing()))
     assert [ledger.ledger_id for topic in found.topics for ledger in topic.ledgers] == [2, 3, 4, 5]

@@ -79,7 +79,7 @@ def use_all(tier):
     tier.write_index("i", bytes(3))
     tier.read_range("k", 0, 10)
     tier.read_ranges([ByteRange(key="k", offset=0, length=4), ByteRange(key="d", offset=0, length=4)])
-    tier.read_object("k")
+    tier.read_object("k", 100)
     tier.stat("k")
     assert len(list(tier.list_objects())) == 3
     assert list(tier.list_uploads()) == []

@@ -182,7 +182,7 @@ def whole(tier):
     assert tier.read_range("k", 2, 3) == b"234"
     pair = [ByteRange(key="k", offset=0, length=1), ByteRange(key="k", offset=9, length=1)]
     assert tier.read_ranges(pair) == [b"0", b"9"]
-    assert tier.read_object("k").data == b"0123456789"
+    assert tier.read_object("k", 100).data == b"0123456789"
     assert tier.stat("k").size_bytes == 10
     dropped = tier.begin_data("a/dropped")
     assert tier.abort_data(dropped) in (True, False)
@@ -193,7 +193,7 @@ def whole(tier):
     assert tier.write_index("a/index", b"yz", user_metadata={"n": "2"}).user_metadata == {"n": "2"}
     assert tier.read_range("a/data", 0, 5) == b"abcde"
     assert tier.stat("a/data").user_metadata == {"role": "data"}
-    assert tier.read_object("a/data").stat == tier.stat("a/data")
+    assert tier.read_object("a/data", 100).stat == tier.stat("a/data")
     assert [found.key for found in tier.list_objects()] == ["a/data", "a/index", "k"]
     assert not [stale for stale in tier.list_uploads() if stale.upload == upload]
     assert tier.delete(["a/data", "a/index"]) == 2

@@ -68,7 +68,7 @@ def test_every_hook_is_a_span_with_its_attributes(tier, traced):
     tier.read_range("k", 5, 10)
     tier.read_ranges([ByteRange(key="k", offset=0, length=4), ByteRange(key="k", offset=9, length=4)])
     tier.read_ranges([ByteRange(key="k", offset=0, length=4), ByteRange(key="d", offset=0, length=4)])
-    tier.read_object("k")
+    tier.read_object("k", 100)
     tier.stat("k")
     assert len(list(tier.list_objects("", "d"))) == 2
     assert list(tier.list_uploads("x")) == []

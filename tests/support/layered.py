@@ -239,7 +239,11 @@ def calls(driver: Any) -> dict[str, tuple[str | None, Callable[[], object]]]:
         "create_only": ("k", lambda: driver.write_index("k", b"x", "text/plain", {}, True)),
         "read_range": ("k", lambda: driver.read_range("k", 0, 1)),
         "read_ranges": ("k", lambda: driver.read_ranges([ByteRange(key="k", offset=0, length=1)])),
-        **({"read_object": ("k", lambda: driver.read_object("k"))} if hasattr(driver, "read_object") else {}),
+        **(
+            {"read_object": ("k", lambda: driver.read_object("k", 9))}
+            if hasattr(driver, "read_object")
+            else {}
+        ),
         "stat": ("k", lambda: driver.stat("k")),
         "delete": ("k", lambda: driver.delete(["k"])),
         "list_objects": (None, lambda: list(driver.list_objects("", ""))),

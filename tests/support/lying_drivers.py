@@ -181,33 +181,33 @@ class AnswersErrorsAmongTheRanges(MemoryDriver):
 @caught_by("test_an_object_is_read_whole_with_its_stat[10000]")
 class ReadsWholeObjectsInPart(MemoryDriver):
     @hookimpl
-    def read_object(self, key):
-        whole = super().read_object(key)
+    def read_object(self, key, most_bytes):
+        whole = super().read_object(key, most_bytes)
         return replace(whole, data=whole.data[:4096])
 
 
 @caught_by("test_an_object_is_read_whole_with_its_stat[1]")
 class ReadsWholeObjectsWithoutTheirMetadata(MemoryDriver):
     @hookimpl
-    def read_object(self, key):
-        whole = super().read_object(key)
+    def read_object(self, key, most_bytes):
+        whole = super().read_object(key, most_bytes)
         return replace(whole, stat=replace(whole.stat, user_metadata={}))
 
 
 @caught_by("test_what_another_program_replaced_is_read_whole_anew")
 class RemembersWholeObjects(MemoryDriver):
     @hookimpl
-    def read_object(self, key):
+    def read_object(self, key, most_bytes):
         known = self.__dict__.setdefault("known", {})
-        return known.setdefault(key, super().read_object(key))
+        return known.setdefault(key, super().read_object(key, most_bytes))
 
 
 @caught_by("test_what_is_not_there_cannot_be_read_whole")
 class AnswersEmptyObjectsForNone(MemoryDriver):
     @hookimpl
-    def read_object(self, key):
+    def read_object(self, key, most_bytes):
         try:
-            return super().read_object(key)
+            return super().read_object(key, most_bytes)
         except ObjectNotFoundError:
             stat = ObjectStat(key=key, size_bytes=0, modified_at=datetime.now(timezone.utc))
             return WholeObject(stat=stat, data=b"")

@@ -118,7 +118,7 @@ def every_hook(driver: Any) -> dict[str, Callable[[], object]]:
         "index": lambda: driver.write_index("k", b"x", "a/b", {}, True),
         "read": lambda: driver.read_range("k", 0, 1),
         "ranges": lambda: driver.read_ranges([ByteRange(key="k", offset=0, length=1)] * 3),
-        "whole": lambda: driver.read_object("k"),
+        "whole": lambda: driver.read_object("k", 9),
         "stat": lambda: driver.stat("k"),
         "list": lambda: list(driver.list_objects("", "")),
         "delete": lambda: driver.delete(["k"]),

@@ -48,7 +48,7 @@ def test_what_is_written_and_read_is_counted_once(tmp_path, stats):
         ranges = [ByteRange(key=KEY.data_key, offset=at, length=1) for at in (0, 4)]
         assert [bytes(each) for each in view.read_ranges(ranges)] == [b"a", b"e"]
         assert view.read_ranges([]) == []
-        assert view.read_object(KEY.index_key).data == b"index"
+        assert view.read_object(KEY.index_key, 100).data == b"index"
         assert view.stat(KEY.data_key).size_bytes == 5
     assert stats.calls == [
         ("time_data_read", TOPIC),

@@ -290,15 +290,15 @@ class Whole(MemoryDriver):
         self.write_index("k", b"0123456789", "text/plain", {"a": "b"}, False)
 
     @hookimpl
-    def read_object(self, key):
+    def read_object(self, key, most_bytes):
         self.wholes += 1
-        return super().read_object(key)
+        return super().read_object(key, most_bytes)
 
 
 def test_a_driver_reads_an_object_whole_by_one_call():
     driver, log = Whole(), []
     tier = Tier(driver)
-    whole = tier.read_object("k")
+    whole = tier.read_object("k", 100)
     assert (whole.data, whole.stat.user_metadata, driver.wholes) == (b"0123456789", {"a": "b"}, 1)
     assert tier.reads_whole
     assert not Tier(driver, [layer(lambda _: Watch("w", log))]).reads_whole
@@ -309,9 +309,9 @@ def test_without_its_own_way_an_object_is_read_by_stat_and_range(driver):
     tier = Tier(driver)
     assert not tier.reads_whole
     for key, data in (("k", b"0123456789"), ("empty", b"")):
-        assert (tier.read_object(key).data, tier.read_object(key).stat) == (data, tier.stat(key))
+        assert (tier.read_object(key, 100).data, tier.read_object(key, 100).stat) == (data, tier.stat(key))
     with pytest.raises(ObjectNotFoundError):
-        tier.read_object("nothing")
+        tier.read_object("nothing", 100)
 
 
 def test_a_layer_that_knows_ranges_only_is_not_passed_by():
@@ -327,7 +327,7 @@ def test_a_layer_that_knows_ranges_only_is_not_passed_by():
     driver.write_index("text", b"abc", "text/plain", {}, False)
     for layers in ([Upper], [lambda _: Watch("w", log)], [lambda _: Watch("w", log), Upper]):
         tier = Tier(driver, [layer(each) for each in layers])
-        assert tier.read_object("text").data == (b"ABC" if Upper in layers else b"abc")
+        assert tier.read_object("text", 100).data == (b"ABC" if Upper in layers else b"abc")
         assert not tier.reads_whole
     assert driver.wholes == 0
     assert log.count("+w") == 2
@@ -347,24 +347,24 @@ def test_a_layer_that_knows_whole_objects_is_asked():
 
     driver, log = Whole(), []
     tier = Tier(driver, [layer(lambda _: Seen()), layer(lambda _: Seen())])
-    assert (tier.read_object("k").data, log, driver.wholes) == (b"0123456789", ["whole"] * 2, 1)
+    assert (tier.read_object("k", 100).data, log, driver.wholes) == (b"0123456789", ["whole"] * 2, 1)
     assert tier.reads_whole
 
 
 def test_a_driver_whose_whole_object_is_not_whole_is_broken():
     class Short(Whole):
         @hookimpl
-        def read_object(self, key):
-            return replace(super().read_object(key), data=b"012")
+        def read_object(self, key, most_bytes):
+            return replace(super().read_object(key, most_bytes), data=b"012")
 
     with pytest.raises(BrokenPluginError, match="read_object"):
-        Tier(Short()).read_object("k")
+        Tier(Short()).read_object("k", 100)
 
 
 def test_of_several_tiers_the_one_that_has_an_object_reads_it_whole(driver):
     tiers = Tier(driver).with_others([Tier(Whole())])
     driver.write_index("mine", b"mine", "text/plain", {}, False)
     driver.delete(["k"])
-    assert [tiers.read_object(key).stat.user_metadata for key in ("mine", "k")] == [{}, {"a": "b"}]
+    assert [tiers.read_object(key, 100).stat.user_metadata for key in ("mine", "k")] == [{}, {"a": "b"}]
     assert not tiers.reads_whole
     assert Tier(Whole()).with_others([Tier(Whole())]).reads_whole

@@ -421,6 +421,11 @@ class Noting(MemoryDriver):
         self.read.append(key)
         return bytes(super().read_range(key, offset, length))
 
+    @hookimpl
+    def read_object(self, key, most_bytes):
+        self.read.append(key)
+        return super().read_object(key, most_bytes)
+
 
 def test_indexes_wait_for_their_data_up_to_so_many_bytes(monkeypatch):
     scene = Scene()

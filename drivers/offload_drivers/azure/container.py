@@ -73,10 +73,11 @@ class Container:
             return data, None
         return b"", None
 
-    async def whole(self, name: str) -> tuple[bytes, BlobProperties]:
-        """All bytes of a blob, and its properties."""
+    async def whole(self, name: str, most_bytes: int | None = None) -> tuple[bytes, BlobProperties]:
+        """All bytes of a blob, none if there are more than `most_bytes`, and its properties."""
         answer = await self._blob(name).download_blob()
-        return await answer.readall(), answer.properties
+        is_too_large = most_bytes is not None and answer.properties.size > most_bytes
+        return b"" if is_too_large else await answer.readall(), answer.properties
 
     async def put(self, name: str, view: memoryview, metadata: ObjectMetadata, create_only: bool) -> datetime:
         """Store a blob by one request; answers its time."""

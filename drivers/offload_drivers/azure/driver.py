@@ -40,7 +40,7 @@ from offload_hooks import (
     WholeObject,
     hookimpl,
 )
-from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreError
+from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreError, check_size
 
 # User metadata and content types as Azure's blobs keep them: headers, refused if they would not come back as given.
 #
@@ -274,11 +274,13 @@ class AzureDriver:
         return list(self._container.call_all("read", reads)) if reads else []
 
     @hookimpl
-    def read_object(self, key: str) -> WholeObject:
+    def read_object(self, key: str, most_bytes: int) -> WholeObject:
         """See `TierHooks`."""
         name = self._keys.name(key)
-        data, blob = self._container.call("read", key, self._container.whole, name)
-        return WholeObject(stat=stat_of(key, blob), data=data)
+        data, blob = self._container.call("read", key, self._container.whole, name, most_bytes)
+        stat = stat_of(key, blob)
+        check_size(key, stat.size_bytes, most_bytes)
+        return WholeObject(stat=stat, data=data)
 
     @hookimpl
     def stat(self, key: str) -> ObjectStat:

@@ -32,7 +32,7 @@ from offload_hooks import (
     WholeObject,
     hookimpl,
 )
-from offload_hooks.errors import OptionError, UploadError
+from offload_hooks.errors import OptionError, UploadError, check_size
 
 _MOST_KEYS = 1000
 """Of one request: Amazon S3 API Reference, DeleteObjects."""
@@ -366,12 +366,13 @@ class S3Driver:
         return self._reads.many(ranges)
 
     @hookimpl
-    def read_object(self, key: str) -> WholeObject:
+    def read_object(self, key: str, most_bytes: int) -> WholeObject:
         """See `TierHooks`."""
-        whole = self._reads.whole(key)
+        whole = self._reads.whole(key, most_bytes)
         if whole is not None:
             return whole
         stat = self.stat(key)
+        check_size(key, stat.size_bytes, most_bytes)
         return WholeObject(
             stat=stat, data=self.read_range(key, 0, stat.size_bytes) if stat.size_bytes else b""
         )

@@ -84,8 +84,8 @@ class S3Reads:
             rest = iter(self._connection.files.run_all(calls, self._at_once) if calls else ())
         return [next(rest) if data is None else data for data in found]
 
-    def whole(self, key: str) -> WholeObject | None:
-        """An object's bytes and stat by one request; None if obstore could not read it."""
+    def whole(self, key: str, most_bytes: int) -> WholeObject | None:
+        """An object's bytes and stat by one request; None if obstore could not read it, or it has more bytes."""
         name, store = self._keys.name(key), None
         with translated("read", self._options.bucket, key):
             store = self._store()
@@ -93,8 +93,10 @@ class S3Reads:
             return None
         try:
             found = obstore.get(store, name)
-            data = memoryview(found.bytes())
             meta, attributes = found.meta, found.attributes
+            if meta["size"] > most_bytes:
+                return None
+            data = memoryview(found.bytes())
         except Exception as error:
             _log.info("obstore could not read an object (%s); botocore's client tries", type(error).__name__)
             return None

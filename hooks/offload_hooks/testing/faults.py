@@ -111,10 +111,10 @@ class FaultLayer:
         return answer
 
     @hookimpl
-    def read_object(self, key: str) -> WholeObject:
+    def read_object(self, key: str, most_bytes: int) -> WholeObject:
         """See `TierHooks`; a truncated one has fewer bytes than its stat says."""
         hits = self._plan.next_call("read_object", key)
-        answer = cast("WholeObject", self._made(hits, "read_object", {"key": key}))
+        answer = cast("WholeObject", self._made(hits, "read_object", {"key": key, "most_bytes": most_bytes}))
         self._fail_after(hits, "read_object")
         return replace(answer, data=_cut(answer.data, hits)) if hits.take("truncate") else answer
 

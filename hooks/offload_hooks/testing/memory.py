@@ -32,6 +32,7 @@ from offload_hooks.errors import (
     OptionError,
     RangeError,
     UploadError,
+    check_size,
 )
 
 CAPABILITIES = Capabilities(create_only=True, stale_uploads=True)
@@ -174,9 +175,10 @@ class MemoryDriver:
         return [self.read_range(each.key, each.offset, each.length) for each in ranges]
 
     @hookimpl
-    def read_object(self, key: str) -> WholeObject:
+    def read_object(self, key: str, most_bytes: int) -> WholeObject:
         """See `TierHooks`."""
         found = self._found(key)
+        check_size(key, found.stat.size_bytes, most_bytes)
         return WholeObject(stat=found.stat, data=found.data)
 
     @hookimpl

@@ -153,9 +153,9 @@ class Store:
         read = self._call(list, "read_ranges", ranges=list(ranges))
         return [bytes(_bytes(each, "read_ranges")) for each in read]
 
-    def read_object(self, key: str) -> WholeObject:
+    def read_object(self, key: str, most_bytes: int = 1 << 20) -> WholeObject:
         """See `TierHooks`."""
-        whole = self._call(WholeObject, "read_object", key=key)
+        whole = self._call(WholeObject, "read_object", key=key, most_bytes=most_bytes)
         return WholeObject(stat=whole.stat, data=bytes(_bytes(whole.data, "read_object")))
 
     def stat(self, key: str) -> ObjectStat:

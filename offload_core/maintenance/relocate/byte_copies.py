@@ -24,6 +24,7 @@ from offload_core.maintenance.relocate.entry_copies import Check
 from offload_core.maintenance.verify import VerifiedObjects
 from offload_core.maintenance.verify.attempt_checks import attempt_at, check_objects
 from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES
 from offload_core.metadata.catalogue.listing import Pair, stream_pairs
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.storage.executors import Executor, ThreadExecutor
@@ -61,7 +62,7 @@ def copy_attempt(
         DataLossError: the copy differs.
         StoreError: of either tier; no index of the copy is left.
     """
-    index = source.read_object(key.index_key)  # of an attempt without one nothing is copied
+    index = source.read_object(key.index_key, MAX_INDEX_BYTES)  # of an attempt without one nothing is copied
     pairs = [(key.data_key, new_key.data_key)]
     pairs += zip(key.companion_keys, new_key.companion_keys, strict=True)
     marks = {} if new_key.is_mapfile else marks

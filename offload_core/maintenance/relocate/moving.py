@@ -194,8 +194,10 @@ class CopyMaker:
         """Return the bytes that were written, checksums of the entries, and filter records."""
         move = order.move
         if move.how is How.BYTES:
-            there = (key for key in order.old_keys if look_up(self._source, key.index_key) is not None)
-            old = next(there, order.old_keys[0])
+            old, *others = order.old_keys
+            if others:
+                there = (key for key in order.old_keys if look_up(self._source, key.index_key) is not None)
+                old = next(there, old)
             return copy_attempt(self._source, old, self._target, order.key, check, order.marks), {}, {}
         copied = self._entries.copy(
             move.name, order.ledgers, order.uuid, move.format, check, order.marks, left_out

@@ -11,7 +11,7 @@ from offload_core.format.codec.object_format import ObjectKey
 from offload_core.maintenance.verify.deep import check_data
 from offload_core.maintenance.verify.findings import Code, Finding, Severity
 from offload_core.maintenance.verify.pair_checks import examine
-from offload_core.metadata.catalogue.listing import Pair, listed_of, look_up, look_up_pair
+from offload_core.metadata.catalogue.listing import Pair, find_pair
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import DataLossError
 
@@ -51,7 +51,5 @@ def _refuse(key: ObjectKey, findings: Sequence[Finding]) -> None:
 
 
 def attempt_at(tier: Tier, key: ObjectKey) -> Pair:
-    """Look up an attempt as it would be listed."""
-    pair = look_up_pair(tier, key)
-    pair.block_checksums = listed_of(look_up(tier, key.block_checksums_key))
-    return pair
+    """List an attempt, of which perhaps nothing is there."""
+    return find_pair(tier, key) or Pair(key)

@@ -40,9 +40,11 @@ from offload_core.metadata.catalogue.index_reading import (
     decode_index,
     read_block_checksums,
     read_index_bytes,
+    read_whole_index,
 )
 from offload_core.metadata.catalogue.listing import Pair, listed_of, look_up
 from offload_core.storage.tier import Tier
+from offload_hooks import WholeObject
 from offload_hooks.errors import (
     BadMagicError,
     EntryOrderError,
@@ -177,7 +179,8 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
     """
     found = Findings(listed.key.data_key)
     data = _stat(tier, listed.key.data_key, listed.data, found)
-    index = _stat(tier, listed.key.index_key, listed.index, found)
+    whole = _whole_index(tier, listed)
+    index = _stat(tier, listed.key.index_key, listed.index, found) if whole is None else whole.stat
     if data is None and index is None:
         return _alone(tier, listed, found) if listed.is_lone else None
     pair = Pair(
@@ -209,7 +212,7 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         found.extend(_lost(stat))
     try:
         if data is not None and index is not None:
-            _read(tier, examined, found)
+            _read(tier, examined, found, None if whole is None else memoryview(whole.data))
     except ObjectNotFoundError:
         return None
     examined.findings = found.found
@@ -247,6 +250,14 @@ def _stat(tier: Tier, key: str, listed: ListedObject | None, found: Findings) ->
             modified_at=listed.modified_at,
             storage_class=listed.storage_class,
         )
+
+
+def _whole_index(tier: Tier, listed: Pair) -> WholeObject | None:
+    """Read an index with its user metadata, where that is one request and the index is small."""
+    try:
+        return None if listed.is_lone else read_whole_index(tier, listed.key)
+    except ObjectNotFoundError:
+        return None
 
 
 def _alone(tier: Tier, listed: Pair, found: Findings) -> Examined | None:
@@ -311,12 +322,12 @@ def _lost(stat: ObjectStat | None) -> list[Finding]:
     ]
 
 
-def _read(tier: Tier, examined: Examined, found: Findings) -> None:
+def _read(tier: Tier, examined: Examined, found: Findings, contents: memoryview | None) -> None:
     pair, key = examined.pair, examined.key
     assert pair.data is not None
     assert pair.index is not None
     try:
-        stored = read_index_bytes(tier, key, pair.index.size_bytes)
+        stored = read_index_bytes(tier, key, pair.index.size_bytes) if contents is None else contents
         examined.index_crc = crc32c(stored)
         checksums = _checksums(tier, pair, examined.index_crc, found)
         index = decode_index(

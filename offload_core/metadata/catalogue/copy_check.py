@@ -27,7 +27,7 @@ from offload_core.format.codec.mapfile.cursor import MapFileCursor
 from offload_core.format.codec.mapfile.sequence_file import SequenceFile
 from offload_core.format.codec.object_format import FORMAT_VERSION, FORMAT_VERSION_KEY, TOPIC_KEY, ObjectKey
 from offload_core.format.codec.object_marks import ObjectMarks
-from offload_core.metadata.catalogue.index_reading import read_index
+from offload_core.metadata.catalogue.index_reading import read_index, read_whole_index
 from offload_core.metadata.catalogue.recorded_copies import RecordedCopy
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import LedgerRecord
@@ -572,13 +572,21 @@ def _walk_to_end(tier: Tier, key: ObjectKey, index: ObjectIndex, file: SequenceF
 
 def _find(tier: Tier, copy: RecordedCopy) -> FoundCopy:
     key = copy.key
-    data, index = _stat(tier, key.data_key), _stat(tier, key.index_key)
+    data, whole = _stat(tier, key.data_key), None
+    with suppress(ObjectNotFoundError):
+        whole = read_whole_index(tier, key)
+    index = _stat(tier, key.index_key) if whole is None else whole.stat
     read = None
     # a MapFile's data file begins with the ledger's metadata
     if index is not None and not (data is None and key.is_mapfile):
         with suppress(ObjectNotFoundError):  # it was deleted meanwhile
-            data_bytes = None if data is None else data.size_bytes
-            read = read_index(tier, key, index_bytes=index.size_bytes, data_bytes=data_bytes)
+            read = read_index(
+                tier,
+                key,
+                index_bytes=index.size_bytes,
+                data_bytes=None if data is None else data.size_bytes,
+                contents=None if whole is None else bytes(whole.data),
+            )
     return FoundCopy(copy=copy, data=data, index=read)
 
 

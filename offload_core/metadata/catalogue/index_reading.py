@@ -14,12 +14,16 @@ from offload_core.format.codec.mapfile.sequence_file import CutOffError
 from offload_core.format.codec.object_format import ObjectKey
 from offload_core.storage.tier import Tier
 from offload_core.storage.tier.memory_budget import MemoryBudget
-from offload_hooks.errors import BadLengthError, ObjectNotFoundError, placed
+from offload_hooks import WholeObject
+from offload_hooks.errors import BadLengthError, ObjectNotFoundError, RangeError, placed
 
 MAX_INDEX_BYTES = 64 << 20
 """A larger index is refused: 64 MiB hold three million blocks."""
 
 _BEGINNING_BYTES = 1 << 16
+
+_SMALL_BYTES = 1 << 20
+"""An index that may be read before its size is known; many are at once."""
 
 _DECODED_BYTES = 4
 """The most bytes of memory for a byte of an index, while it is read and decoded."""
@@ -67,6 +71,23 @@ def read_index_bytes(tier: Tier, key: ObjectKey, index_bytes: int) -> memoryview
             found=index_bytes,
         )
     return _read(tier, key.index_key, index_bytes)
+
+
+def read_whole_index(tier: Tier, key: ObjectKey, most_bytes: int = _SMALL_BYTES) -> WholeObject | None:
+    """Read the index under `key` with its user metadata, where that is one request of the store.
+
+    None where it is not, or the index is larger than `most_bytes`.
+
+    Raises:
+        ObjectNotFoundError: it is not there.
+        StoreError: the store fails.
+    """
+    if not tier.reads_whole:
+        return None
+    try:
+        return tier.read_object(key.index_key, most_bytes)
+    except RangeError:
+        return None
 
 
 def decode_index(

@@ -36,7 +36,12 @@ from offload_core.metadata.catalogue.catalogue_cache import (
     is_settled,
 )
 from offload_core.metadata.catalogue.concurrency import concurrently
-from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES, read_index, read_index_bytes
+from offload_core.metadata.catalogue.index_reading import (
+    MAX_INDEX_BYTES,
+    read_index,
+    read_index_bytes,
+    read_whole_index,
+)
 from offload_core.metadata.catalogue.model import Catalogue, Problem, StoredObject, build_catalogue
 from offload_core.storage.tier import Tier
 from offload_hooks.bounded_map import bounded_map
@@ -423,9 +428,11 @@ def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatErr
 def _read_index_whole(tier: Tier, pair: Pair) -> None:
     """Read the index and the user metadata of a pair by one request; nothing, where that is not sure to do."""
     listed = pair.index
-    if not tier.reads_whole or listed is None or listed.size_bytes > MOST_INDEX_BYTES or pair.key.is_mapfile:
+    if listed is None or listed.size_bytes > MOST_INDEX_BYTES or pair.key.is_mapfile:
         return
-    whole = tier.read_object(listed.key)
+    whole = read_whole_index(tier, pair.key, MOST_INDEX_BYTES)
+    if whole is None:
+        return
     if (whole.stat.size_bytes, whole.stat.version) == (listed.size_bytes, listed.version):
         pair.index_contents = bytes(whole.data)
         if FORMAT_VERSION_KEY in whole.stat.user_metadata:

@@ -44,7 +44,7 @@ from offload_hooks import (
     WholeObject,
 )
 from offload_hooks.bounded_map import bounded_map
-from offload_hooks.errors import BrokenPluginError, ObjectNotFoundError, OptionError, StoreError
+from offload_hooks.errors import BrokenPluginError, ObjectNotFoundError, OptionError, StoreError, check_size
 
 THREADS = 8
 
@@ -211,9 +211,10 @@ def _read_each(rest: HooksBelow, *, ranges: Sequence[ByteRange]) -> list[Readabl
     return list(bounded_map(read, ranges, at_once=THREADS, name="tier-read"))
 
 
-def _read_whole(rest: HooksBelow, *, key: str) -> WholeObject:
+def _read_whole(rest: HooksBelow, *, key: str, most_bytes: int) -> WholeObject:
     """The hook `read_object` made of `stat` and `read_range`."""
     stat: ObjectStat = rest.stat(key=key)
+    check_size(key, stat.size_bytes, most_bytes)
     data = rest.read_range(key=key, offset=0, length=stat.size_bytes) if stat.size_bytes else b""
     return WholeObject(stat=stat, data=data)
 
@@ -255,9 +256,9 @@ class FirstThatHas:
             found.update(zip(numbers, read, strict=True))
         return [found[number] for number in range(len(ranges))]
 
-    def read_object(self, *, key: str) -> object:
+    def read_object(self, *, key: str, most_bytes: int) -> object:
         """See the hook."""
-        return self._ask(key, lambda hooks: hooks.read_object(key=key))
+        return self._ask(key, lambda hooks: hooks.read_object(key=key, most_bytes=most_bytes))
 
     def list_objects(self, **_: str) -> Iterator[NoReturn]:
         """Refused."""

@@ -335,12 +335,14 @@ class Tier:
         """An object's size, time and user metadata."""
         return self._typed(ObjectStat, "stat", self._hooks.stat(key=key))
 
-    def read_object(self, key: str) -> WholeObject:
-        """Read a small object whole, with its stat; its bytes as a read-only view.
+    def read_object(self, key: str, most_bytes: int) -> WholeObject:
+        """Read an object of at most `most_bytes` whole, with its stat; its bytes as a read-only view.
 
         By one request if `reads_whole`, else by two: what another process replaces in between may then not fit.
         """
-        whole = self._typed(WholeObject, "read_object", self._hooks.read_object(key=key))
+        whole = self._typed(
+            WholeObject, "read_object", self._hooks.read_object(key=key, most_bytes=most_bytes)
+        )
         size_bytes = whole.stat.size_bytes
         data = self._exactly(ByteRange(key=key, offset=0, length=size_bytes), whole.data, "read_object")
         count_ranges(1, size_bytes)

@@ -108,10 +108,10 @@ class CountedTier(TierView):
             else []
         )
 
-    def read_object(self, key: str) -> WholeObject:
+    def read_object(self, key: str, most_bytes: int) -> WholeObject:
         """See `Tier`."""
         read = super().read_object
-        return self._read(key, lambda: read(key), lambda whole: whole.stat.size_bytes)
+        return self._read(key, lambda: read(key, most_bytes), lambda whole: whole.stat.size_bytes)
 
     def stat(self, key: str) -> ObjectStat:
         """See `Tier`."""
@@ -209,9 +209,9 @@ class MeasuredTier(TierView):
         self._count(Requests(gets=len(ranges), read_bytes=sum(each.length for each in ranges)))
         return super().read_ranges(ranges)
 
-    def read_object(self, key: str) -> WholeObject:
+    def read_object(self, key: str, most_bytes: int) -> WholeObject:
         """See `Tier`."""
-        whole = super().read_object(key)
+        whole = super().read_object(key, most_bytes)
         size_bytes = whole.stat.size_bytes
         is_one = self.reads_whole
         self._count(

@@ -25,6 +25,7 @@ from offload_core.format.codec.object_marks import (
     FILTERED_MODE_KEY,
     FILTERED_STOP_KEY,
 )
+from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES
 from offload_core.metadata.records.filter_record import RECORD_KEY, FilterRecord
 from offload_core.storage.tier import Tier
 from offload_core.writing.offload_filters import FilterRun
@@ -177,7 +178,7 @@ def delete_unless(
 
 def _read_index(tier: Tier, key: ObjectKey) -> WholeObject | None:
     try:
-        return tier.read_object(key.index_key)
+        return tier.read_object(key.index_key, MAX_INDEX_BYTES)
     except ObjectNotFoundError:
         return None
 

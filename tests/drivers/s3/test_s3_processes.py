@@ -20,7 +20,7 @@ HEAD = """
     def read():
         assert bytes(driver.read_range("k", 0, 3)) == b"abc"
         assert [bytes(data) for data in driver.read_ranges(ranges)] == [b"abc", b"b"]
-        whole, stat = driver.read_object("k"), driver.stat("k")
+        whole, stat = driver.read_object("k", 9), driver.stat("k")
         assert (bytes(whole.data), whole.stat.user_metadata, whole.stat.version) == (b"abc", {}, stat.version)
 
     def in_child(work):

@@ -170,6 +170,14 @@ class ReadingCases(SuiteBase):
         assert (whole.data, whole.stat.user_metadata) == (content(size), {"topic": "a/b", "role": "index"})
         assert replace(whole.stat, storage_class=stat.storage_class) == stat
 
+    def test_an_object_that_is_too_large_is_not_read_whole(self, store: Store) -> None:
+        store.requires_hook("read_object")
+        store.write_index("k", content(SIZE))
+        assert store.read_object("k", SIZE).data == content(SIZE)
+        for most_bytes in (SIZE - 1, 0):
+            with store.refuses(RangeError, key="k"):
+                store.read_object("k", most_bytes)
+
     def test_what_another_program_replaced_is_read_whole_anew(
         self, store: Store, back_door: BackDoor
     ) -> None:
