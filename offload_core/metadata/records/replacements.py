@@ -21,6 +21,7 @@ import enum
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -51,6 +52,9 @@ from offload_core.metadata.records.offload_context import (
 from offload_core.metadata.records.segments import find_segment, with_shares
 from offload_hooks.errors import AttemptError, MetadataError, placed
 from offload_hooks.json_text import JsonObject, read_json
+
+_MOST_PARSED = 1 << 14
+"""Properties of ledgers that stay parsed: each step of a move looks at all of its topic's."""
 
 
 class CopyForm(enum.Enum):
@@ -103,22 +107,13 @@ def replacement_of(ledger: LedgerRecord) -> OtherCopy | None:
         MetadataError: the property cannot be parsed.
     """
     text = _property(ledger, REPLACEMENT_PROPERTY)
-    if text is None:
-        return None
-    with placed(ledger_id=ledger.ledger_id):
-        return _parse(_loads(text), OtherRole.REPLACEMENT, ledger.ledger_id)
+    return None if text is None else _replacement_in(text, ledger.ledger_id)
 
 
 def replaced_of(ledger: LedgerRecord) -> tuple[OtherCopy, ...]:
     """The copies of a ledger that were replaced, and whose objects may still be there; errors as `replacement_of`."""
     text = _property(ledger, REPLACED_PROPERTY)
-    if text is None:
-        return ()
-    with placed(ledger_id=ledger.ledger_id):
-        found = _loads(text)
-        if not isinstance(found, list):
-            raise MetadataError("a list of replaced copies is damaged", found=type(found).__name__)
-        return tuple(_parse(fields, OtherRole.REPLACED, ledger.ledger_id) for fields in found)
+    return () if text is None else _replaced_in(text, ledger.ledger_id)
 
 
 def others_of(ledger: LedgerRecord) -> tuple[OtherCopy, ...]:
@@ -206,6 +201,21 @@ def _fields(copy: OtherCopy) -> Mapping[str, Any]:
     if copy.segment is not None:
         fields["segment"] = str(copy.segment)
     return fields
+
+
+@lru_cache(_MOST_PARSED)
+def _replacement_in(text: str, ledger_id: int) -> OtherCopy:
+    with placed(ledger_id=ledger_id):
+        return _parse(_loads(text), OtherRole.REPLACEMENT, ledger_id)
+
+
+@lru_cache(_MOST_PARSED)
+def _replaced_in(text: str, ledger_id: int) -> tuple[OtherCopy, ...]:
+    with placed(ledger_id=ledger_id):
+        found = _loads(text)
+        if not isinstance(found, list):
+            raise MetadataError("a list of replaced copies is damaged", found=type(found).__name__)
+        return tuple(_parse(fields, OtherRole.REPLACED, ledger_id) for fields in found)
 
 
 def _parse(value: object, role: OtherRole, ledger_id: int) -> OtherCopy:
