@@ -300,7 +300,7 @@ class NoBucket(LocalDriver):
     """The place where all is to go is not there, as stores say that."""
 
     @hookimpl
-    def begin_data(self, key):
+    def write_index(self, key):
         raise ObjectNotFoundError("cannot write: there is no bucket 'new'", key=key)
 
 

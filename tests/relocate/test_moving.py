@@ -15,7 +15,7 @@ from scenes.moves import TOPIC_NAME, MovedTopic
 
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.format.codec.object_marks import LOST_KEY, MAPPED_KEY, REPAIRED_FROM_KEY
-from offload_core.maintenance.relocate import plan_topic
+from offload_core.maintenance.relocate import byte_copies, plan_topic
 from offload_core.maintenance.relocate.entry_copies import KeptLedger
 from offload_core.maintenance.verify import Verification
 from offload_core.maintenance.verify.verified_objects import Sealing
@@ -65,6 +65,13 @@ def is_moved(world):
     return world.read_all(tiers=[world.target]) == world.entries
 
 
+@pytest.fixture(params=[byte_copies.PART_BYTES, 100])
+def part_bytes(request, monkeypatch):
+    """Objects of more bytes are copied by parts: none of this world's, or all."""
+    monkeypatch.setattr(byte_copies, "PART_BYTES", request.param)
+
+
+@pytest.mark.usefixtures("part_bytes")
 def test_all_that_is_cold_goes_to_another_tier_as_it_is(world):
     before = world.read_all()
     assert before == world.entries
@@ -196,13 +203,22 @@ def test_a_damaged_copy_is_not_moved_and_nothing_of_it_stays(world):
     assert world.keys(world.target) == []
 
 
+@pytest.mark.usefixtures("part_bytes")
 def test_what_is_written_wrongly_is_not_taken(world, monkeypatch):
-    write = type(world.target).write_block
+    tier = type(world.target)
+    write_block, write_index = tier.write_block, tier.write_index
 
-    def write_another(tier, upload, part, offset, data):
-        return write(tier, upload, part, offset, bytes(data)[:-1] + bytes([data[-1] ^ 1]))
+    def another(data):
+        return bytes(data)[:-1] + bytes([data[-1] ^ 1])
 
-    monkeypatch.setattr(type(world.target), "write_block", write_another)
+    monkeypatch.setattr(
+        tier,
+        "write_block",
+        lambda tier, upload, part, offset, data: write_block(tier, upload, part, offset, another(data)),
+    )
+    monkeypatch.setattr(
+        tier, "write_index", lambda tier, key, data, **more: write_index(tier, key, another(data), **more)
+    )
     before = world.info
     for move in world.plan().moves[:2]:
         with pytest.raises(DataLossError, match="a copy does not have the bytes of its original"):

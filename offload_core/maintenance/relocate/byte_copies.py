@@ -102,21 +102,21 @@ def same_objects(source: Tier, target: Tier, key: str) -> bool:
 def _copy_object(
     source: Tier, stat: ObjectStat, target: Tier, key: str, user_metadata: Mapping[str, str], check: Check
 ) -> None:
-    if not stat.size_bytes:
-        target.write_index(key, b"", user_metadata=user_metadata)
-        return
     part_bytes = _part_bytes(target, stat.size_bytes)
     checksums: list[int] = []
     with closing(_read(source, stat, part_bytes, checksums, check)) as parts:
-        upload_blocks(
-            target,
-            key,
-            parts,
-            block_bytes=min(part_bytes, stat.size_bytes),
-            total_bytes=stat.size_bytes,
-            user_metadata=user_metadata,
-            parts_in_flight=PARTS_AT_ONCE,
-        )
+        if stat.size_bytes <= PART_BYTES:  # by one request, where an upload takes four
+            target.write_index(key, next(parts, b""), user_metadata=user_metadata)
+        else:
+            upload_blocks(
+                target,
+                key,
+                parts,
+                block_bytes=min(part_bytes, stat.size_bytes),
+                total_bytes=stat.size_bytes,
+                user_metadata=user_metadata,
+                parts_in_flight=PARTS_AT_ONCE,
+            )
     ranges = zip(_parts(stat.size_bytes, part_bytes), checksums, strict=True)
     for _ in _map_parts(lambda part: _compare(target, key, *part[0], part[1]), ranges):
         pass
