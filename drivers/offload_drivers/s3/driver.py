@@ -326,7 +326,7 @@ class S3Driver:
                 **place,
                 **_condition(create_only),
             )
-        return self.stat(upload.key)
+        return self._written(upload.key)
 
     @hookimpl
     def abort_data(self, upload: Upload) -> bool:
@@ -353,7 +353,7 @@ class S3Driver:
         properties = self._properties(key, content_type, user_metadata)
         with translated("write an object", self._bucket, key):
             self._connection.send("put_object", data, Key=name, **properties, **_condition(create_only))
-        return self.stat(key)
+        return self._written(key)
 
     @hookimpl
     def read_range(self, key: str, offset: int, length: int) -> ReadableBuffer:
@@ -399,6 +399,10 @@ class S3Driver:
     def list_uploads(self, prefix: str) -> Iterator[StaleUpload]:
         """See `TierHooks`."""
         return list_uploads(self._list_page, self._keys, prefix)
+
+    def _written(self, key: str) -> ObjectStat:
+        """The stat of what was just written, without its storage class if that is cheaper."""
+        return self._reads.stat(key) or self.stat(key)
 
     def _list_page(self, method: str, **parameters: Any) -> dict[str, Any]:
         with translated("list", self._bucket):

@@ -86,32 +86,21 @@ class S3Reads:
 
     def whole(self, key: str, most_bytes: int) -> WholeObject | None:
         """An object's bytes and stat by one request; None if obstore could not read it, or it has more bytes."""
-        name, store = self._keys.name(key), None
-        with translated("read", self._options.bucket, key):
-            store = self._store()
-        if store is None:
+        found = self._get(key)
+        if found is None or found.meta["size"] > most_bytes:
             return None
         try:
-            found = obstore.get(store, name)
-            meta, attributes = found.meta, found.attributes
-            if meta["size"] > most_bytes:
-                return None
             data = memoryview(found.bytes())
         except Exception as error:
-            _log.info("obstore could not read an object (%s); botocore's client tries", type(error).__name__)
+            _not_by_obstore(error)
             return None
-        if data.nbytes != meta["size"]:
-            return None
-        stat = ObjectStat(
-            key=key,
-            size_bytes=meta["size"],
-            modified_at=meta["last_modified"],
-            content_type=attributes.get("Content-Type") or ObjectMetadata().content_type,
-            # Names of user metadata are in lower case, those of other attributes are not.
-            user_metadata={name: value for name, value in attributes.items() if name == name.lower()},
-            version=meta["e_tag"],
-        )
-        return WholeObject(stat=stat, data=data)
+        stat = _stat_of(key, found)
+        return WholeObject(stat=stat, data=data) if data.nbytes == stat.size_bytes else None
+
+    def stat(self, key: str) -> ObjectStat | None:
+        """An object's stat, but for its storage class; None if obstore could not look it up."""
+        found = self._get(key, options={"head": True})
+        return None if found is None else _stat_of(key, found)
 
     def close(self) -> None:
         """Give back this process's connections; a later use makes new ones."""
@@ -136,9 +125,20 @@ class S3Reads:
         try:
             data = memoryview(obstore.get_range(store, name, start=wanted.offset, length=wanted.length))
         except Exception as error:
-            _log.info("obstore could not read a range (%s); botocore's client tries", type(error).__name__)
+            _not_by_obstore(error)
             return None
         return data if data.nbytes == wanted.length else None
+
+    def _get(self, key: str, **more: Any) -> Any | None:
+        """The beginning of obstore's answer, None instead of any error."""
+        name = self._keys.name(key)
+        with translated("read", self._options.bucket, key):
+            store = self._store()
+        try:
+            return None if store is None else obstore.get(store, name, **more)
+        except Exception as error:
+            _not_by_obstore(error)
+            return None
 
     async def _by_botocore(self, wanted: ByteRange) -> bytes:
         # Translated here, not where the loop hands its errors over: of many ranges each has its own key.
@@ -154,6 +154,23 @@ class S3Reads:
         if len(data) != wanted.length:
             raise bad_range(wanted, _size_of(answer.get("ContentRange", "")))
         return data
+
+
+def _not_by_obstore(error: Exception) -> None:
+    _log.info("obstore could not read (%s); botocore's client tries", type(error).__name__)
+
+
+def _stat_of(key: str, found: Any) -> ObjectStat:
+    meta, attributes = found.meta, found.attributes
+    return ObjectStat(
+        key=key,
+        size_bytes=meta["size"],
+        modified_at=meta["last_modified"],
+        content_type=attributes.get("Content-Type") or ObjectMetadata().content_type,
+        # Names of user metadata are in lower case, those of other attributes are not.
+        user_metadata={name: value for name, value in attributes.items() if name == name.lower()},
+        version=meta["e_tag"],
+    )
 
 
 def _make_store(options: S3Options, connection: S3Connection) -> Any:
