@@ -270,7 +270,7 @@ def stream_attempts(tier: Tier, prefix: str = "") -> Iterator[Pair]:
 
 def _attempts(objects: Iterable[ListedObject]) -> Iterator[Pair]:
     pair: Pair | None = None
-    index_key = ""
+    data_key = index_key = ""
     for listed in objects:
         if pair is not None and listed.key == index_key:
             pair.index = listed
@@ -280,11 +280,12 @@ def _attempts(objects: Iterable[ListedObject]) -> Iterator[Pair]:
         key = of or of_file or parse_key(listed.key)
         if key is None:
             continue
-        if pair is None or pair.key.data_key != key.data_key:
+        named = key.data_key
+        if pair is None or data_key != named:
             if pair is not None:
                 yield pair
             pair = Pair(key)
-            index_key = key.index_key
+            data_key, index_key = named, key.index_key
         if of is not None:
             pair.block_checksums = listed
         elif of_file is not None:
