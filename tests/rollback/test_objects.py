@@ -95,6 +95,7 @@ def test_a_streaming_object_that_is_cut_off_or_of_a_newer_version_is_still_one(t
     put(tier, key.data_key, data[:-1], METADATA)
     assert states(tier) == ["wrong-length"]
     put(tier, key.data_key, data, Names(version="2").as_metadata("data"))
+    put(tier, key.index_key, read_whole(tier, key.index_key), Names(version="2").as_metadata("index"))
     assert states(tier) == ["unknown-version"]
 
 
@@ -114,6 +115,10 @@ def test_what_vanishes_meanwhile_was_never_there():
     class VanishesWhenRead(MemoryDriver):
         @hookimpl
         def read_range(self, key):
+            raise ObjectNotFoundError("it has gone", key=key)
+
+        @hookimpl
+        def read_object(self, key):
             raise ObjectNotFoundError("it has gone", key=key)
 
     tier = Tier(VanishesWhenRead())

@@ -104,6 +104,7 @@ _ACTIONS = {
     "list_objects": "list",
     "read_range": "read",
     "read_ranges": "read",
+    "read_object": "read",
     "stat": "read",
     "begin_data": "write",
     "write_block": "write",
