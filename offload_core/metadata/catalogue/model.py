@@ -146,6 +146,7 @@ class Ledger:
         hot: its copy in the hot tier, where that may be read; it is among `extents`, or to be read in their place.
         is_first: it is the first of its topic, of which no object is unknown what it holds. Without a record it
             is unknown then whether its first entries were ever here.
+        unread: the one copy that it is read from, if the index of that has not been read yet.
     """
 
     ledger_id: int
@@ -154,6 +155,11 @@ class Ledger:
     record: LedgerRecord | None = None
     hot: LedgerExtent | None = None
     is_first: bool = False
+    unread: StoredObject | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        unread = () if self.extents else (stored for stored in self.attempts if stored.is_unread)
+        object.__setattr__(self, "unread", next(iter(unread), None))  # plans ask for it ten times
 
     @property
     def may_be_trimmed(self) -> bool:
@@ -217,15 +223,6 @@ class Ledger:
     def stored(self, extent: LedgerExtent) -> StoredObject:
         """The object of one of its extents."""
         return next(stored for stored in self.attempts if stored.key == extent.key)
-
-    @property
-    def unread(self) -> StoredObject | None:
-        """The one copy that it is read from, if the index of that has not been read yet."""
-        if not self.extents:
-            for stored in self.attempts:
-                if stored.is_unread:
-                    return stored
-        return None
 
     @property
     def is_readable(self) -> bool:
@@ -405,7 +402,7 @@ def _choose_extents(ledger_id: int, attempts: Sequence[StoredObject]) -> tuple[L
             newest = {-1: extent_of(stored, ledger)}
         elif -1 not in newest:
             newest[ledger.first_entry_id] = extent_of(stored, ledger)
-    return cut_extents([newest[first] for first in sorted(newest)])
+    return cut_extents([newest[first] for first in sorted(newest)]) if newest else ()
 
 
 def extent_of(
