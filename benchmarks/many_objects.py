@@ -96,7 +96,7 @@ class ManyObjects:
 
     @hookimpl
     def read_object(self, key: str) -> WholeObject:
-        """An object and what is known of it, as S3 answers both."""
+        """An object with its stat, as S3 answers both."""
         stat = self.stat(key)
         return WholeObject(stat=stat, data=self._bytes[self._find(key).is_index])
 

@@ -110,7 +110,7 @@ class SlowDriver(MemoryDriver):
 
     @hookimpl
     def read_object(self, key: str) -> WholeObject:
-        """An object and what is known of it, as S3 answers both."""
+        """An object with its stat, as S3 answers both."""
         return WholeObject(stat=self.stat(key), data=self.objects[key])
 
     @hookimpl

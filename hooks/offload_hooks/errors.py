@@ -176,17 +176,6 @@ class RangeError(StoreError, ValueError):
     """A range that the object does not have: negative, empty, or past its end; or an object larger than was wanted."""
 
 
-def check_size(key: str, size_bytes: int, most_bytes: int) -> None:
-    """Refuse to read an object whole that is larger than was wanted (`RangeError`)."""
-    if size_bytes > most_bytes:
-        raise RangeError(
-            "the object is too large to be read whole",
-            key=key,
-            expected=f"at most {most_bytes:,} bytes",
-            found=f"{size_bytes:,}",
-        )
-
-
 class UploadError(StoreError):
     """An upload cannot be committed: its blocks overlap, leave holes, or do not belong to it."""
 

@@ -40,7 +40,8 @@ from offload_hooks import (
     WholeObject,
     hookimpl,
 )
-from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreError, check_size
+from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreError
+from offload_hooks.whole_objects import check_size
 
 # User metadata and content types as Azure's blobs keep them: headers, refused if they would not come back as given.
 #

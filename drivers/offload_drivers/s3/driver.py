@@ -32,7 +32,8 @@ from offload_hooks import (
     WholeObject,
     hookimpl,
 )
-from offload_hooks.errors import OptionError, UploadError, check_size
+from offload_hooks.errors import OptionError, UploadError
+from offload_hooks.whole_objects import read_by_stat_and_range
 
 _MOST_KEYS = 1000
 """Of one request: Amazon S3 API Reference, DeleteObjects."""
@@ -368,14 +369,7 @@ class S3Driver:
     @hookimpl
     def read_object(self, key: str, most_bytes: int) -> WholeObject:
         """See `TierHooks`."""
-        whole = self._reads.whole(key, most_bytes)
-        if whole is not None:
-            return whole
-        stat = self.stat(key)
-        check_size(key, stat.size_bytes, most_bytes)
-        return WholeObject(
-            stat=stat, data=self.read_range(key, 0, stat.size_bytes) if stat.size_bytes else b""
-        )
+        return self._reads.whole(key, most_bytes) or read_by_stat_and_range(self, key, most_bytes)
 
     @hookimpl
     def stat(self, key: str) -> ObjectStat:

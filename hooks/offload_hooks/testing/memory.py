@@ -32,8 +32,8 @@ from offload_hooks.errors import (
     OptionError,
     RangeError,
     UploadError,
-    check_size,
 )
+from offload_hooks.whole_objects import check_size
 
 CAPABILITIES = Capabilities(create_only=True, stale_uploads=True)
 

@@ -34,17 +34,10 @@ from typing import Any, NoReturn, TypeVar
 import pluggy
 from pluggy import HookimplOpts
 
-from offload_hooks import (
-    OPTIONAL_HOOKS,
-    PROJECT,
-    ByteRange,
-    ObjectStat,
-    ReadableBuffer,
-    TierHooks,
-    WholeObject,
-)
+from offload_hooks import OPTIONAL_HOOKS, PROJECT, ByteRange, ReadableBuffer, TierHooks, WholeObject
 from offload_hooks.bounded_map import bounded_map
-from offload_hooks.errors import BrokenPluginError, ObjectNotFoundError, OptionError, StoreError, check_size
+from offload_hooks.errors import BrokenPluginError, ObjectNotFoundError, OptionError, StoreError
+from offload_hooks.whole_objects import read_by_stat_and_range
 
 THREADS = 8
 
@@ -213,10 +206,7 @@ def _read_each(rest: HooksBelow, *, ranges: Sequence[ByteRange]) -> list[Readabl
 
 def _read_whole(rest: HooksBelow, *, key: str, most_bytes: int) -> WholeObject:
     """The hook `read_object` made of `stat` and `read_range`."""
-    stat: ObjectStat = rest.stat(key=key)
-    check_size(key, stat.size_bytes, most_bytes)
-    data = rest.read_range(key=key, offset=0, length=stat.size_bytes) if stat.size_bytes else b""
-    return WholeObject(stat=stat, data=data)
+    return read_by_stat_and_range(rest, key, most_bytes)
 
 
 def _refused(name: str, who: str) -> Call:
