@@ -40,7 +40,7 @@ from benchmarks.measure import Result
 from benchmarks.stores import in_memory_where_it_can_be
 from offload_core.format.messages.message_columns import arrow_schema
 from offload_core.format.messages.message_decoder import MessageDecoder
-from offload_core.storage.bookkeeper import BookKeeperLedgerStore
+from offload_core.storage.hot.bookkeeper import BookKeeperLedgerStore
 
 LEDGERS = {
     "100 B": (100, 200_000),

@@ -39,7 +39,7 @@ from benchmarks.material import json_record
 from benchmarks.measure import Result
 from benchmarks.spark import PrebuiltSource, consume, prebuild, start
 from benchmarks.stores import in_memory_where_it_can_be
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
 from offload_core.reading.scan import ReadOptions, ScanTask, read_task
 from offload_core.storage.tier import Tier
 from pulsar_offload import TierReader, open_tier, scan

@@ -22,8 +22,8 @@ from benchmarks.material import message_entries, write_ledger
 from benchmarks.measure import Result, seconds_side_by_side
 from benchmarks.spark import start
 from offload_core.format.messages.compression import Compression
-from offload_core.interfaces.spark.executor import SparkExecutor
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.engines.spark.executor import SparkExecutor
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
 from offload_core.reading.export import ParquetOptions
 from offload_core.storage.executors import Executor, ProcessExecutor, ThreadExecutor
 from pulsar_offload import TierReader

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchmarks.material import Block, block_of, extent_over, message_entries
 from benchmarks.measure import Result, one_core, seconds_side_by_side
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.format.codec.extent import EntryCursor
-from offload_core.format.messages.checksum import crc32c
 from offload_core.format.messages.compression import Compression
 from offload_core.format.messages.message_columns import MESSAGE_COLUMNS, arrow_schema
 from offload_core.format.messages.message_decoder import BATCH_BYTES

@@ -21,8 +21,8 @@ from benchmarks.material import message_entries, write_ledger
 from benchmarks.measure import Result, seconds_side_by_side
 from offload_core.format.messages.compression import Compression
 from offload_core.format.messages.message_columns import arrow_schema
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource
-from offload_core.interfaces.spark.spark_types import spark_schema
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.engines.spark.spark_types import spark_schema
 from pulsar_offload import TierReader, scan
 
 PAYLOAD_BYTES = 1 << 30

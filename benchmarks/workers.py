@@ -32,7 +32,7 @@ from benchmarks.material import message_entries, write_ledger
 from benchmarks.measure import Result, seconds_side_by_side
 from benchmarks.spark import consume, start
 from offload_core.format.messages.compression import Compression
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
 from offload_core.reading.scan import ReadOptions, Scan, ScanTask, read_task
 from offload_core.storage.tier import Tier
 from pulsar_offload import scan

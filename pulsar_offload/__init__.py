@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from offload_core.interfaces.engines.polars_frame import scan_polars as scan_polars
     from offload_core.interfaces.engines.ray_source import OffloadedDatasource as OffloadedDatasource
     from offload_core.interfaces.engines.ray_source import read_ray as read_ray
+    from offload_core.interfaces.engines.spark.executor import SparkExecutor as SparkExecutor
+    from offload_core.interfaces.engines.spark.metrics import measure_reads as measure_reads
+    from offload_core.interfaces.engines.spark.offloaded_frame import read_offloaded as read_offloaded
+    from offload_core.interfaces.engines.spark.source import (
+        PulsarOffloadDataSource as PulsarOffloadDataSource,
+    )
+    from offload_core.interfaces.engines.spark.source import explain as explain
     from offload_core.interfaces.progress_bar import ProgressBar as ProgressBar
-    from offload_core.interfaces.spark.executor import SparkExecutor as SparkExecutor
-    from offload_core.interfaces.spark.metrics import measure_reads as measure_reads
-    from offload_core.interfaces.spark.offloaded_frame import read_offloaded as read_offloaded
-    from offload_core.interfaces.spark.source import PulsarOffloadDataSource as PulsarOffloadDataSource
-    from offload_core.interfaces.spark.source import explain as explain
     from offload_core.maintenance.gc import Collection as Collection
     from offload_core.maintenance.gc import Scope as Scope
     from offload_core.maintenance.inventory import RowLevel as RowLevel
@@ -94,17 +96,18 @@ if TYPE_CHECKING:
     from offload_core.reading.scan import position_of_message_id as position_of_message_id
     from offload_core.reading.scan import read_task as read_task
     from offload_core.reading.scan import scan as scan
-    from offload_core.storage.bookkeeper import BookKeeperLedgerStore as BookKeeperLedgerStore
     from offload_core.storage.executors import Executor as Executor
     from offload_core.storage.executors import ProcessExecutor as ProcessExecutor
     from offload_core.storage.executors import ThreadExecutor as ThreadExecutor
     from offload_core.storage.hot import FileLedgerStore as FileLedgerStore
+    from offload_core.storage.hot.bookkeeper import BookKeeperLedgerStore as BookKeeperLedgerStore
     from offload_core.storage.tier import MemoryBudget as MemoryBudget
     from offload_core.storage.tier import Tier as Tier
     from offload_core.storage.tier import open_store as open_store
     from offload_core.storage.tier import upload_blocks as upload_blocks
     from offload_core.writing.audit import FileAuditLog as FileAuditLog
     from offload_core.writing.audit import read_audit_log as read_audit_log
+    from offload_core.writing.configuration import load_configuration as load_configuration
     from offload_core.writing.managed_ledger import Environment as Environment
     from offload_core.writing.managed_ledger import HotLedgers as HotLedgers
     from offload_core.writing.managed_ledger import ManagedLedger as ManagedLedger
@@ -123,9 +126,8 @@ if TYPE_CHECKING:
     from offload_core.writing.offload import OfferResult as OfferResult
     from offload_core.writing.offload import SegmentOffloader as SegmentOffloader
     from offload_core.writing.offload.recorded_offload import RecordedOffloads as RecordedOffloads
-    from offload_core.writing.settings import ResolvedPolicies as ResolvedPolicies
-    from offload_core.writing.settings import load_configuration as load_configuration
-    from offload_core.writing.settings import open_policies as open_policies
+    from offload_core.writing.policy_store import ResolvedPolicies as ResolvedPolicies
+    from offload_core.writing.policy_store import open_policies as open_policies
     from offload_hooks.errors import AccessDeniedError as AccessDeniedError
     from offload_hooks.errors import AttemptError as AttemptError
     from offload_hooks.errors import BadLengthError as BadLengthError
@@ -192,10 +194,10 @@ _PLACES = {
     "offload_core.interfaces.engines.polars_frame": "scan_polars",
     "offload_core.interfaces.engines.ray_source": "OffloadedDatasource read_ray",
     "offload_core.interfaces.progress_bar": "ProgressBar",
-    "offload_core.interfaces.spark.executor": "SparkExecutor",
-    "offload_core.interfaces.spark.offloaded_frame": "read_offloaded",
-    "offload_core.interfaces.spark.metrics": "measure_reads",
-    "offload_core.interfaces.spark.source": "PulsarOffloadDataSource explain",
+    "offload_core.interfaces.engines.spark.executor": "SparkExecutor",
+    "offload_core.interfaces.engines.spark.offloaded_frame": "read_offloaded",
+    "offload_core.interfaces.engines.spark.metrics": "measure_reads",
+    "offload_core.interfaces.engines.spark.source": "PulsarOffloadDataSource explain",
     "offload_core.maintenance.gc": "Collection Scope",
     "offload_core.maintenance.inventory": "RowLevel measure rows_of",
     "offload_core.maintenance.inventory.charges": "money_of month_of_storage weigh",
@@ -226,10 +228,11 @@ _PLACES = {
         message_id_of_position position_of_message_id read_task scan
     """,
     "offload_core.storage.executors": "Executor ProcessExecutor ThreadExecutor",
-    "offload_core.storage.bookkeeper": "BookKeeperLedgerStore",
     "offload_core.storage.hot": "FileLedgerStore",
+    "offload_core.storage.hot.bookkeeper": "BookKeeperLedgerStore",
     "offload_core.storage.tier": "MemoryBudget Tier open_store upload_blocks",
     "offload_core.writing.audit": "FileAuditLog read_audit_log",
+    "offload_core.writing.configuration": "load_configuration",
     "offload_core.writing.managed_ledger": """
         Environment HotLedgers ManagedLedger RolloverPolicy StreamingPool StreamingSettings
         TransactionalTopic UpkeepLoop look_at_transactions open_environment open_managed_ledger
@@ -237,7 +240,7 @@ _PLACES = {
     """,
     "offload_core.writing.offload": "LedgerOffloader Offered OfferResult SegmentOffloader",
     "offload_core.writing.offload.recorded_offload": "RecordedOffloads",
-    "offload_core.writing.settings": "load_configuration ResolvedPolicies open_policies",
+    "offload_core.writing.policy_store": "ResolvedPolicies open_policies",
     "offload_hooks.errors": """
         AccessDeniedError AttemptError BadLengthError BadMagicError BrokenPluginError ChecksumError
         DataLossError DecompressionError DecryptionError EntryOrderError FormatError IncompleteMessageError

@@ -182,7 +182,7 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[objec
     """One Spark session, `local[2]`, for all tests that need one."""
     from pyspark.sql import SparkSession
 
-    from offload_core.interfaces.spark.versions import any_pandas
+    from offload_core.interfaces.engines.spark.versions import any_pandas
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     folder: Path = tmp_path_factory.mktemp("spark")
@@ -206,7 +206,7 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[objec
 @pytest.fixture(scope="session")
 def connected(spark_connect: SparkConnect) -> Iterator[object]:
     """One session of Spark Connect, beside the classic one: it is made without PySpark's switch between the two."""
-    from offload_core.interfaces.spark.versions import any_pandas
+    from offload_core.interfaces.engines.spark.versions import any_pandas
 
     with any_pandas():
         from pyspark.sql.connect.session import SparkSession

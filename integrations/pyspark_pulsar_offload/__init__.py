@@ -7,7 +7,7 @@ imported is replaced by one that raises the reason when it is used.
 from pyspark.sql.datasource import DataSource
 
 try:
-    from offload_core.interfaces.spark.source import PulsarOffloadDataSource as DefaultSource
+    from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource as DefaultSource
 except Exception as error:
     _REASON = error
 

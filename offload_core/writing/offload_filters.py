@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from offload_core.format.codec.arrays import Bytes, read_only
+from offload_core.format.codec.crc32c import crc32c_address
 from offload_core.format.codec.kernels.frames import copy_kept
 from offload_core.format.codec.object_marks import FILTERED_TRANSACTIONS
-from offload_core.format.messages.checksum import crc32c_address
 from offload_core.format.messages.entry import pack_tombstone
 from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.format.messages.kernels import tombstones as kernels

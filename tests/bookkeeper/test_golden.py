@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from offload_core.format.bookkeeper.bookie_frames import (
+from offload_core.format.codec.bookkeeper.bookie_frames import (
     AuthAnswer,
     BatchAnswer,
     ReadAnswer,
@@ -19,11 +19,15 @@ from offload_core.format.bookkeeper.bookie_frames import (
     pack_reads,
     parse_frame,
 )
-from offload_core.format.bookkeeper.digests import EntryDigest
-from offload_core.format.bookkeeper.ledger_nodes import parse_bookie_node, parse_ledger_node
-from offload_core.format.bookkeeper.protobuf_frames import pack_long_poll, pack_start_tls, parse_response
+from offload_core.format.codec.bookkeeper.digests import EntryDigest
+from offload_core.format.codec.bookkeeper.ledger_nodes import parse_bookie_node, parse_ledger_node
+from offload_core.format.codec.bookkeeper.protobuf_frames import (
+    pack_long_poll,
+    pack_start_tls,
+    parse_response,
+)
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.format.codec.ledger_metadata import DigestType, LedgerState
-from offload_core.format.messages.checksum import crc32c
 from offload_hooks.errors import ChecksumError, EntryOrderError, FormatError, UnsupportedVersionError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "bookkeeper"

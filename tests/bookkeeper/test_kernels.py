@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.format.bookkeeper.bookie_frames import (
+from offload_core.format.codec.bookkeeper.bookie_frames import (
     BATCH_HEAD_BYTES,
     BatchAnswer,
     ReadAnswer,
     parse_frame,
 )
-from offload_core.format.bookkeeper.digests import HEAD_BYTES, EntryDigest
-from offload_core.format.bookkeeper.kernels import stored_entries as kernels
+from offload_core.format.codec.bookkeeper.digests import HEAD_BYTES, EntryDigest
+from offload_core.format.codec.bookkeeper.kernels import stored_entries as kernels
+from offload_core.format.codec.crc32c import crc32c, crc32c_address
 from offload_core.format.codec.ledger_metadata import DigestType
-from offload_core.format.messages.checksum import crc32c, crc32c_address
 from offload_hooks.errors import FormatError
 
 PAYLOADS = st.lists(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_core.format.bookkeeper.ledger_nodes import (
+from offload_core.format.codec.bookkeeper.ledger_nodes import (
     BookieAddress,
     is_above_ledgers,
     ledger_id_of,

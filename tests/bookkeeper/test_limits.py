@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from offload_core.storage.bookkeeper.bookie_connection import BookieSecurity
-from offload_core.storage.bookkeeper.bookies import BookieLimits, Bookies
+from offload_core.storage.hot.bookkeeper.bookie_connection import BookieSecurity
+from offload_core.storage.hot.bookkeeper.bookies import BookieLimits, Bookies
 from offload_hooks.testing.ledger_cases.base import all_of
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 from network.bookie_proxy import unchanged
 
-from offload_core.format.bookkeeper.ledger_nodes import ledger_node
+from offload_core.format.codec.bookkeeper.ledger_nodes import ledger_node
 from offload_core.format.codec.ledger_metadata import parse_ledger_metadata
 from offload_hooks.errors import (
     AccessDeniedError,

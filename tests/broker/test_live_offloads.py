@@ -24,10 +24,10 @@ from offload_core.metadata.policies import parse_policies, resolve_policies
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import open_store
+from offload_core.writing.configuration import load_configuration
 from offload_core.writing.managed_ledger import HotLedgers, due_ledgers
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_core.writing.offload_filters import recorded_filters
-from offload_core.writing.settings import load_configuration
 from offload_hooks.errors import DataLossError, OffloadError
 from pulsar_offload import open_tier
 

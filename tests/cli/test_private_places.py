@@ -20,9 +20,9 @@ from service import Service
 from scenes.transactions import message
 
 from offload_core.interfaces.cli.main import main
-from offload_core.writing.settings import load_configuration
+from offload_core.writing.configuration import load_configuration
 from offload_core.writing.managed_ledger import RolloverPolicy, open_environment, open_managed_ledger
-from offload_core.writing.settings import open_policies
+from offload_core.writing.policy_store import open_policies
 from offload_core.storage.tier import open_store
 
 folder, config = Path(sys.argv[1]), Path(sys.argv[2])

@@ -9,7 +9,7 @@ from scenes.exports import parquet_rows, parquet_table, scanned
 from scenes.messages import SentMessage, interleaved, sealed_entry, write_keys
 from tiers import Names, lay_out, put_object
 
-from offload_core.interfaces.spark.source_options import KNOWN
+from offload_core.interfaces.engines.spark.source_options import KNOWN
 from offload_core.storage.tier import open_store
 
 AVRO = BROKER / "topics" / "avro" / "schemas.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offload_core.metadata.policies import RetentionPolicies, parse_policies
-from offload_core.writing.settings import Configuration, load_configuration
+from offload_core.writing.configuration import Configuration, load_configuration
 from offload_hooks.errors import OptionError
 
 FILE = """

@@ -14,7 +14,7 @@ from scenes.repairs import contents_of, repaired
 
 from offload_core.format.messages.message_columns import ENTRY_COLUMNS, EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.interfaces.cli import cost, repair, report, rollback, verify
-from offload_core.interfaces.spark.source_options import (
+from offload_core.interfaces.engines.spark.source_options import (
     HOT_PREFIX,
     KNOWN,
     RECORDS_PREFIX,
@@ -32,12 +32,12 @@ from offload_core.metadata.stores.sqlite import SqliteStore
 from offload_core.metadata.stores.zookeeper import ZooKeeperStore
 from offload_core.reading.scan import ScanEstimate, ScanOptions
 from offload_core.reading.transaction_buffers import BufferState
-from offload_core.storage.bookkeeper import BookKeeperLedgerStore
 from offload_core.storage.hot import FileLedgerStore
+from offload_core.storage.hot.bookkeeper import BookKeeperLedgerStore
 from offload_core.storage.tier import open_store, registry
+from offload_core.writing.configuration import LiveSettings
 from offload_core.writing.managed_ledger import RolloverPolicy, SnapshotPolicy, StreamingSettings
 from offload_core.writing.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
-from offload_core.writing.settings import LiveSettings
 from offload_drivers.azure import AzureDriver
 from offload_drivers.fsspec import FsspecDriver
 from offload_drivers.gcs import GcsDriver

@@ -8,7 +8,7 @@ import pytest
 from commands import Offload, configuration_file, in_this_process, opened_topic
 
 from offload_core.maintenance.doctor.exposure import exposure, private_places
-from offload_core.writing.settings import load_configuration
+from offload_core.writing.configuration import load_configuration
 
 
 @pytest.fixture

@@ -27,12 +27,12 @@ from scenes.transactions import found_in, last_entries_of
 
 from offload_core.format.codec.arrays import LocatedEntries
 from offload_core.format.codec.block_layout import pack_frames, padding, walk_frames
+from offload_core.format.codec.crc32c import crc32c, crc32c_address
 from offload_core.format.codec.kernels import c_functions, frames
 from offload_core.format.codec.kernels import hot_frames as ledger_kernels
 from offload_core.format.codec.kernels import mapfile as mapfile_kernels
 from offload_core.format.codec.mapfile.record_batches import read_lengths_plainly, walk_records
 from offload_core.format.codec.mapfile.sequence_file import CutOffError, FileCompression, pack_vint
-from offload_core.format.messages.checksum import crc32c, crc32c_address
 from offload_core.format.messages.entry import pack_tombstone
 from offload_core.format.messages.kernels import (
     batches,

@@ -30,7 +30,7 @@ from offload_core.format.codec.ledger_metadata import (
 )
 from offload_core.format.codec.object_format import parse_block_checksums_key, parse_checksum_key, parse_key
 from offload_core.format.codec.object_marks import ObjectMarks, parse_lost
-from offload_core.interfaces.spark.source_options import parse_options
+from offload_core.interfaces.engines.spark.source_options import parse_options
 from offload_core.maintenance.inventory.prices import parse_prices
 from offload_core.maintenance.verify.verified_objects import VerifiedObjects
 from offload_core.metadata.catalogue.admin_records import join_record

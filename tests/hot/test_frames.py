@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload_core.format.codec.arrays import read_only
+from offload_core.format.codec.crc32c import crc32c_address
 from offload_core.format.codec.kernels.hot_frames import (
     BAD_FRAME,
     CUT_OFF,
@@ -17,7 +18,6 @@ from offload_core.format.codec.kernels.hot_frames import (
     copy_frames,
     pass_frames,
 )
-from offload_core.format.messages.checksum import crc32c_address
 from offload_core.storage.hot.ledger_frames import (
     FRAME_HEAD_BYTES,
     MAX_ENTRY_BYTES,

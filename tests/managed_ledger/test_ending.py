@@ -11,7 +11,7 @@ from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.writing.managed_ledger import delete_managed_ledger, open_managed_ledger
-from offload_core.writing.settings import PolicyStore
+from offload_core.writing.policy_store import PolicyStore
 from offload_hooks.errors import (
     LedgerClosedError,
     OffloadError,

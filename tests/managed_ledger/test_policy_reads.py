@@ -11,6 +11,7 @@ from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.policies import RetentionPolicies
 from offload_core.metadata.records import EntryPosition, ReadPriority
 from offload_core.reading.read_fallbacks import Copy, FallbackReason
+from offload_core.writing.configuration import load_configuration
 from offload_core.writing.managed_ledger import (
     PolicyReads,
     PolicyTiers,
@@ -19,7 +20,7 @@ from offload_core.writing.managed_ledger import (
     open_environment,
     open_managed_ledger,
 )
-from offload_core.writing.settings import load_configuration, open_policies
+from offload_core.writing.policy_store import open_policies
 from offload_hooks.errors import (
     LiveAttemptError,
     NoReadableCopyError,

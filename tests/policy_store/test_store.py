@@ -12,9 +12,10 @@ import pytest
 
 from offload_core.metadata.catalogue.topics import parse_topic
 from offload_core.metadata.policies import RetentionPolicies, parse_policies
+from offload_core.metadata.policies.level import LevelPolicies
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
-from offload_core.writing.settings import LevelPolicies, PolicyStore
+from offload_core.writing.policy_store import PolicyStore
 from offload_hooks.errors import (
     InvalidKeyError,
     MetadataError,

@@ -54,7 +54,7 @@ def world(tmp_path):
 def executor(request):
     """Each that there is."""
     if request.param in ("spark", "connected"):
-        from offload_core.interfaces.spark.executor import SparkExecutor
+        from offload_core.interfaces.engines.spark.executor import SparkExecutor
 
         return SparkExecutor(request.getfixturevalue(request.param))
     return ThreadExecutor(2) if request.param == "threads" else ProcessExecutor(2)
@@ -261,7 +261,7 @@ def test_spark_tells_the_second_try_of_a_task(java, tmp_path, start_server, monk
     )
     program = (
         "import tried\n"
-        "from offload_core.interfaces.spark.executor import SparkExecutor, start_session\n"
+        "from offload_core.interfaces.engines.spark.executor import SparkExecutor, start_session\n"
         f"session = start_session({master!r})\n"
         "print('tried again:', list(SparkExecutor(session).run(tried.work, range(3))))\n"
         "session.stop()\n"
@@ -276,8 +276,7 @@ def test_spark_tells_the_second_try_of_a_task(java, tmp_path, start_server, monk
 @pytest.mark.sampled(6)
 def test_a_bucket_is_copied_the_same_whoever_does_it(world, executor):
     def copied(name, executor):
-        (world.folder / name).mkdir(exist_ok=True)
-        with open_store(world.folder / name) as target:
+        with open_store(world.folder / name) as target:  # its folder is made by the first write, if need be
             plain = PlainCopy(world.source, target, audit=world.audit, executor=executor)
             statuses = [(each.key.data_key, each.status.value) for each in plain]
             return statuses, contents_of(target)

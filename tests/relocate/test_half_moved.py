@@ -6,7 +6,7 @@ import pytest
 from crash_points import Points
 from scenes.moves import TOPIC_NAME, half_moved, watched
 
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
 from offload_core.reading.scan import Position
 from offload_core.storage.tier import MeasuredTier, open_store
 from offload_hooks import ByteRange

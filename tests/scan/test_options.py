@@ -10,7 +10,7 @@ from entries import entry, pip17_object
 from tiers import Names, in_memory, lay_out
 
 from offload_core.interfaces.cli.scan_options import MessagesRead
-from offload_core.interfaces.spark.source_options import parse_options
+from offload_core.interfaces.engines.spark.source_options import parse_options
 from offload_core.reading.scan import Position, ScanOptions
 from offload_core.reading.scan.options import WORDS
 from offload_core.storage.tier import MeasuredTier, PluginSpec

@@ -21,7 +21,7 @@ from offload_core.writing.managed_ledger import (
     open_managed_ledger,
     policies_by_name,
 )
-from offload_core.writing.settings import PolicyStore
+from offload_core.writing.policy_store import PolicyStore
 from pulsar_offload import open_tier, scan
 
 pytestmark = pytest.mark.long

@@ -7,8 +7,8 @@ from commands import as_a_process
 from pyspark.errors import PySparkException
 from tiers import lay_out_broker_objects
 
-from offload_core.interfaces.spark import executor
-from offload_core.interfaces.spark.executor import start_session
+from offload_core.interfaces.engines.spark import executor
+from offload_core.interfaces.engines.spark.executor import start_session
 from offload_hooks.errors import MissingExtraError, OffloadError, OptionError
 from pulsar_offload import PulsarOffloadDataSource, measure_reads, open_tier, read_offloaded, scan
 

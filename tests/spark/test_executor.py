@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from offload_core.interfaces.spark.executor import SparkExecutor
+from offload_core.interfaces.engines.spark.executor import SparkExecutor
 from offload_hooks.errors import OffloadError
 
 pytestmark = pytest.mark.spark

@@ -3,8 +3,8 @@
 import pytest
 from tiers import lay_out_broker_objects
 
-from offload_core.interfaces.spark.metrics import measure_reads
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource, explain
+from offload_core.interfaces.engines.spark.metrics import measure_reads
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource, explain
 from pulsar_offload import explain_scan, open_tier, read_offloaded
 
 pytestmark = pytest.mark.spark

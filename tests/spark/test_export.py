@@ -3,7 +3,7 @@
 import pytest
 from scenes.exports import ORDERS, add_ledger, messages, rows_of, scanned, target_of, two_partitions
 
-from offload_core.interfaces.spark.executor import SparkExecutor
+from offload_core.interfaces.engines.spark.executor import SparkExecutor
 from offload_hooks.errors import FormatError
 from pulsar_offload import export, open_tier
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offload_core.interfaces.spark.source_options import option_texts, parse_options
+from offload_core.interfaces.engines.spark.source_options import option_texts, parse_options
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.reading.scan.positions import Position
 from offload_hooks.errors import OptionError

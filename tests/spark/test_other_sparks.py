@@ -16,7 +16,7 @@ from servers.spark_connect import SparkConnect
 from servers.toolchains import ToolchainMissing, python_of
 from tiers import lay_out_broker_objects
 
-from offload_core.interfaces.spark.versions import for_workers
+from offload_core.interfaces.engines.spark.versions import for_workers
 from pulsar_offload import SparkExecutor, open_tier, scan
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("other-sparks")]  # of processes of their own
@@ -109,7 +109,7 @@ for name, each in [*vars(datasource).items()]:
     if isinstance(each, type) and issubclass(each, parent):
         delattr(datasource, name)
 del datasource.DataSourceReader.pushFilters
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
 options = {"path": sys.argv[1]}
 source = PulsarOffloadDataSource(options)
 stream = source.streamReader(source.schema())
@@ -162,7 +162,7 @@ def test_workers_that_have_not_the_package_say_which_python_they_and_the_driver_
 
 BROKEN = """
 import sys
-sys.modules["offload_core.interfaces.spark.source"] = None
+sys.modules["offload_core.interfaces.engines.spark.source"] = None
 from pyspark_pulsar_offload import DefaultSource
 print(DefaultSource.name())
 try:

@@ -12,7 +12,7 @@ from records import MANAGED_LEDGERS, golden_record, streaming_entries, streaming
 from tiers import lay_out_case, put_broker_objects
 
 from offload_core.format.messages.compression import Compression
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
 from offload_core.metadata.records import SegmentLayout, StoredRecord, pack_stored_record
 from offload_core.storage.tier import open_store
 

@@ -3,7 +3,7 @@
 import pytest
 from scenes.repairs import lay_out_damage, planned
 
-from offload_core.interfaces.spark.executor import SparkExecutor
+from offload_core.interfaces.engines.spark.executor import SparkExecutor
 from offload_core.maintenance.repair import Action
 from offload_core.storage.executors import ThreadExecutor
 

@@ -3,7 +3,7 @@
 import pytest
 from scenes.moves import half_moved
 
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

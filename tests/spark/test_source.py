@@ -12,8 +12,8 @@ from offload_core.format.messages.message_columns import (
     MESSAGE_COLUMNS,
     arrow_schema,
 )
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource
-from offload_core.interfaces.spark.spark_types import spark_schema
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.engines.spark.spark_types import spark_schema
 from offload_hooks.errors import OptionError
 from pulsar_offload import open_tier, scan
 

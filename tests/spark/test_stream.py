@@ -16,9 +16,9 @@ from streams import Query
 from tiers import Names, lay_out, lay_out_broker_objects
 
 from offload_core.format.messages.message_columns import arrow_schema
-from offload_core.interfaces.spark.source_options import parse_options
-from offload_core.interfaces.spark.spark_types import spark_schema
-from offload_core.interfaces.spark.stream import OffloadStreamReader
+from offload_core.interfaces.engines.spark.source_options import parse_options
+from offload_core.interfaces.engines.spark.spark_types import spark_schema
+from offload_core.interfaces.engines.spark.stream import OffloadStreamReader
 from offload_hooks.errors import OptionError, UnknownTopicError
 from pulsar_offload import open_tier, scan
 

@@ -5,8 +5,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tiers import lay_out_broker_objects
 
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource
-from offload_core.interfaces.spark.tables import keep_options, options_of_read, options_of_table
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.engines.spark.tables import keep_options, options_of_read, options_of_table
 from offload_hooks.errors import OptionError
 from pulsar_offload import open_tier, scan
 

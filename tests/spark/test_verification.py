@@ -7,7 +7,7 @@ from damage.scenes import PAYLOADS, first_segment, second_segment
 from entries import pip17_object
 from tiers import lay_out
 
-from offload_core.interfaces.spark.executor import SparkExecutor
+from offload_core.interfaces.engines.spark.executor import SparkExecutor
 from offload_core.maintenance.verify import Code, Sealing, Verification
 from offload_core.storage.executors import ThreadExecutor
 from offload_core.storage.tier import open_store

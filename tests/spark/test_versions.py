@@ -7,10 +7,10 @@ from importlib.metadata import version
 
 import pytest
 
-from offload_core.interfaces.spark.executor import _call
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource
-from offload_core.interfaces.spark.task_reader import _restored
-from offload_core.interfaces.spark.versions import check_versions, installed_versions
+from offload_core.interfaces.engines.spark.executor import _call
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.engines.spark.task_reader import _restored
+from offload_core.interfaces.engines.spark.versions import check_versions, installed_versions
 from offload_hooks.errors import VersionMismatchError
 
 NOT_A_PICKLE = b"nothing that can be unpickled"

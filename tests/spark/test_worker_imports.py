@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tiers import lay_out_broker_objects
 
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
 
 pytestmark = pytest.mark.long
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from network.bookie_proxy import BookieProxy
 from oracle import Oracle, OracleError
@@ -14,10 +14,21 @@ from servers.bookies import Bookie, make_cluster
 from servers.zookeeper import ZooKeeper
 from waiting import wait_for
 
-from offload_core.storage.bookkeeper import BookKeeperLedgerStore
+from offload_core.storage.hot.bookkeeper import BookKeeperLedgerStore
 from offload_proto.bookie_pb2 import BookieServiceInfoFormat
 
 _numbers = itertools.count()
+_Made = TypeVar("_Made")
+
+
+def _unless_bookies_are_missing(make: Callable[[], _Made]) -> _Made | None:
+    """None where too few bookies answer BookKeeper's client, which then closes the ledger that it writes."""
+    try:
+        return make()
+    except OracleError as error:
+        if not any(name in str(error) for name in ("BKNotEnoughBookies", "BKLedgerClosed")):
+            raise
+        return None
 
 
 class BookKeeperCluster:
@@ -48,11 +59,19 @@ class BookKeeperCluster:
     # --- ledgers, by BookKeeper's own client ---------------------------------------------------
 
     def make_ledger(self, payloads: Sequence[bytes], **options: Any) -> int:
-        """A closed ledger with these entries; its id. For the options see `create`."""
-        ledger_id = self.create(**options)
-        self.append(ledger_id, payloads)
-        self.close_ledger(ledger_id)
-        return ledger_id
+        """A closed ledger with these entries; its id. For the options see `create`.
+
+        A bookie that a test has started again is waited for, also by a client that finds it gone while it appends.
+        """
+
+        def made() -> tuple[int]:
+            ledger_id = self.create(**options)
+            self.append(ledger_id, payloads)
+            self.close_ledger(ledger_id)
+            return (ledger_id,)
+
+        (ledger_id,) = wait_for(lambda: _unless_bookies_are_missing(made))
+        return int(ledger_id)
 
     def create(
         self,
@@ -67,25 +86,20 @@ class BookKeeperCluster:
     ) -> int:
         """An open ledger, which its writer keeps open. A bookie that a test has started again is waited for."""
 
-        def created() -> dict[str, Any] | None:
-            try:
-                return self._oracle.ask(
-                    "create_ledger",
-                    uri=self._uri,
-                    ensemble=ensemble,
-                    write_quorum=write_quorum,
-                    ack_quorum=ack_quorum,
-                    digest=digest,
-                    password=password,
-                    custom=dict(custom),
-                    settings=dict(settings),
-                )
-            except OracleError as error:
-                if "BKNotEnoughBookiesException" not in str(error):
-                    raise
-                return None
+        def created() -> dict[str, Any]:
+            return self._oracle.ask(
+                "create_ledger",
+                uri=self._uri,
+                ensemble=ensemble,
+                write_quorum=write_quorum,
+                ack_quorum=ack_quorum,
+                digest=digest,
+                password=password,
+                custom=dict(custom),
+                settings=dict(settings),
+            )
 
-        return int(wait_for(created)["ledger"])
+        return int(wait_for(lambda: _unless_bookies_are_missing(created))["ledger"])
 
     def append(self, ledger_id: int, payloads: Sequence[bytes]) -> None:
         """Append entries, all sent before the first is acknowledged."""

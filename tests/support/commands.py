@@ -13,8 +13,8 @@ from pathlib import Path
 
 from offload_core.interfaces.cli.configured import open_service
 from offload_core.interfaces.cli.main import main
+from offload_core.writing.configuration import load_configuration
 from offload_core.writing.managed_ledger import open_managed_ledger
-from offload_core.writing.settings import load_configuration
 
 
 def configuration_file(folder):

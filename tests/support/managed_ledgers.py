@@ -26,7 +26,7 @@ from offload_core.writing.managed_ledger import Environment, HotLedgers, open_ma
 from offload_core.writing.managed_ledger.policy_tiers import PolicyTiers
 from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
-from offload_core.writing.settings import ResolvedPolicies
+from offload_core.writing.policy_store import ResolvedPolicies
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError, StoreUnavailableError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus

@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from offload_core.interfaces.spark.source import PulsarOffloadDataSource
-from offload_core.interfaces.spark.source_options import parse_options
-from offload_core.interfaces.spark.stream import OffloadStreamReader
+from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
+from offload_core.interfaces.engines.spark.source_options import parse_options
+from offload_core.interfaces.engines.spark.stream import OffloadStreamReader
 
 PLACE = ("__ledgerId", "__entryId", "__batchIndex")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from commands import Offload, in_this_process
 
-from offload_core.interfaces.spark.source_options import parse_options
+from offload_core.interfaces.engines.spark.source_options import parse_options
 from offload_core.metadata.stores import open_metadata_store
 from offload_core.reading.export import open_target
 from offload_hooks.errors import OffloadError

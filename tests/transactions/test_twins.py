@@ -13,7 +13,7 @@ from scenes.transactions import found_in, is_entry, outcomes_of
 
 from offload_core.format.codec.arrays import LocatedEntries
 from offload_core.format.codec.block_layout import PADDING
-from offload_core.format.messages.checksum import crc32c_address
+from offload_core.format.codec.crc32c import crc32c_address
 from offload_core.format.messages.columns import TRANSACTION_STATES
 from offload_core.format.messages.kernels.entry_fields import E_FIELDS
 from offload_core.format.messages.kernels.last_entries import find_last_entries

@@ -1,1 +1,1 @@
-"""Parse and pack the objects of tiered storage: PIP-17, streaming, MapFile."""
+"""Parse and pack bytes: the objects of tiered storage (PIP-17, streaming, MapFile), BookKeeper's frames."""

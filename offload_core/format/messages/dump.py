@@ -19,6 +19,7 @@ from offload_core.format.codec.block_layout import (
     parse_block_header,
     walk_frames,
 )
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.format.codec.decoder import parse_index
 from offload_core.format.codec.index import BLOCK_FIELDS
 from offload_core.format.codec.mapfile.record_batches import read_sync_block, walk_records
@@ -35,7 +36,6 @@ from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.pip17 import HEAD_FIELDS as PIP17_HEAD
 from offload_core.format.codec.streaming import HEAD_FIELDS as STREAMING_HEAD
 from offload_core.format.codec.streaming import LEDGER_FIELDS
-from offload_core.format.messages.checksum import crc32c
 from offload_core.format.messages.entry import locate_parts
 from offload_hooks.errors import FormatError
 from offload_proto.bookkeeper_pb2 import LedgerMetadataFormat

@@ -18,7 +18,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from offload_core.format.codec.arrays import LocatedEntries
-from offload_core.format.messages.checksum import crc32c
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.format.messages.compression import Compression, compress, decompress_into
 from offload_hooks.errors import (
     BadLengthError,

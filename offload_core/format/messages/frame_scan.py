@@ -27,8 +27,8 @@ from offload_core.format.codec.block_layout import (
     BlockHeader,
     parse_block_header,
 )
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.format.messages.checksum import crc32c
 from offload_core.format.messages.entry import CHECKSUM_MAGIC, skip_broker_metadata, split_entry
 from offload_hooks.errors import FormatError
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from offload_core.format.codec.arrays import LocatedEntries
+from offload_core.format.codec.crc32c import crc32c_address
 from offload_core.format.messages.arrow_arrays import Bytes, Constant, Table
-from offload_core.format.messages.checksum import crc32c_address
 from offload_core.format.messages.chunks import Chunk
 from offload_core.format.messages.columns import MAKERS, Group
 from offload_core.format.messages.entry import EntryParts, raise_fault, read_messages

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from offload_core.format.codec.arrays import LocatedEntries
+from offload_core.format.codec.crc32c import crc32c_address
 from offload_core.format.messages.arrow_arrays import Table
-from offload_core.format.messages.checksum import crc32c_address
 from offload_core.format.messages.entry import raise_fault
 from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.format.messages.kernels.transaction_ranges import find_transactions

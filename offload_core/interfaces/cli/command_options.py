@@ -248,7 +248,7 @@ class ExecutorOptions(OptionGroup):
                 "Spark decides how much runs at once", expected="--master without --workers, --processes"
             )
         try:
-            from offload_core.interfaces.spark.executor import SparkExecutor, start_session
+            from offload_core.interfaces.engines.spark.executor import SparkExecutor, start_session
         except ModuleNotFoundError as error:
             raise MissingExtraError(
                 f"--master needs the module {error.name!r}, which is not installed",

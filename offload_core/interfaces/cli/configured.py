@@ -13,8 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from offload_core.interfaces.cli.command_options import OptionGroup, command, named
+from offload_core.writing.configuration import Configuration, load_configuration
 from offload_core.writing.managed_ledger import Environment, open_environment
-from offload_core.writing.settings import Configuration, PolicyStore, load_configuration, open_policies
+from offload_core.writing.policy_store import PolicyStore, open_policies
 
 ConfigFile = Annotated[
     Path | None,

@@ -37,8 +37,8 @@ from offload_core.metadata.catalogue.topics import (
     topic_selection,
 )
 from offload_core.writing.audit import AuditLog, Change, Deletion, read_audit_log
+from offload_core.writing.configuration import load_configuration
 from offload_core.writing.managed_ledger import delete_managed_ledger
-from offload_core.writing.settings import load_configuration
 from offload_hooks.errors import OptionError, UnknownTopicError
 
 

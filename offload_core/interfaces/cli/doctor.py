@@ -17,8 +17,7 @@ from offload_core.interfaces.cli.command_options import AsJson, TierOptions, com
 from offload_core.interfaces.cli.configured import ConfigFile
 from offload_core.interfaces.cli.terminal import cell, err, out, print_line
 from offload_core.maintenance.doctor import DEFAULT_BYTES, STATUSES, CheckFinding, Diagnosis, Status, examine
-from offload_core.writing.settings import load_configuration
-from offload_core.writing.settings.loading import FILE_VARIABLE
+from offload_core.writing.configuration import FILE_VARIABLE, load_configuration
 
 _COLORS: dict[Status, str] = {"ok": "green", "warning": "yellow", "failed": "red", "skipped": "dim"}
 

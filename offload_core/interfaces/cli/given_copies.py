@@ -15,7 +15,7 @@ from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.topics import is_chosen
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog
-from offload_core.writing.settings import load_configuration
+from offload_core.writing.configuration import load_configuration
 from offload_hooks.errors import OffloadError
 
 

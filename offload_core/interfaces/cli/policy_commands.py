@@ -17,9 +17,9 @@ from offload_core.interfaces.cli.command_options import named, parse_seconds, pa
 from offload_core.interfaces.cli.configured import on_policies
 from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.policies import parse_policies
-from offload_core.metadata.policies.level import Part, parse_retention, unmasked
+from offload_core.metadata.policies.level import LevelPolicies, Part, parse_retention, unmasked
 from offload_core.metadata.records import parse_read_priority
-from offload_core.writing.settings import LevelPolicies, PolicyStore
+from offload_core.writing.policy_store import PolicyStore
 from offload_hooks.errors import OptionError
 from offload_hooks.json_text import read_json
 from offload_hooks.shown_urls import MASK

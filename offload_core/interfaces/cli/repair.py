@@ -43,9 +43,10 @@ from offload_core.metadata.catalogue.topics import is_chosen, topic_of_managed_l
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
 from offload_core.storage.tier import Tier
 from offload_core.writing.audit import AuditLog
+from offload_core.writing.configuration import load_configuration
 from offload_core.writing.managed_ledger import Environment
 from offload_core.writing.offload import LedgerOffloader
-from offload_core.writing.settings import PolicyStore, load_configuration
+from offload_core.writing.policy_store import PolicyStore
 from offload_hooks.errors import OffloadError, OptionError
 
 

@@ -15,7 +15,7 @@ from offload_core.interfaces.cli.command_options import AsJson, OptionGroup, com
 from offload_core.interfaces.cli.configured import ServiceOptions, on_policies
 from offload_core.interfaces.cli.terminal import cell, out
 from offload_core.metadata.catalogue import TopicName, parse_topic
-from offload_core.writing.settings import PolicyStore
+from offload_core.writing.policy_store import PolicyStore
 from offload_hooks.errors import MissingExtraError
 from offload_hooks.shown_urls import shown_url
 

@@ -27,6 +27,7 @@ from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, topi
 from offload_core.metadata.policies import EffectivePolicies, parse_policies, resolve_policies
 from offload_core.metadata.records import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.writing.configuration import Configuration
 from offload_core.writing.managed_ledger import (
     DueLedgers,
     Environment,
@@ -43,7 +44,7 @@ from offload_core.writing.managed_ledger import (
     waits_of,
 )
 from offload_core.writing.managed_ledger.streaming.completion_requests import DEFAULT_TIMEOUT_S
-from offload_core.writing.settings import Configuration, PolicyStore
+from offload_core.writing.policy_store import PolicyStore
 from offload_hooks.errors import OptionError, UnknownTopicError
 
 

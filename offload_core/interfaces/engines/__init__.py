@@ -1,1 +1,1 @@
-"""Read tiers from engines beside Spark: Polars, Dask, Ray, Daft."""
+"""Read tiers from query engines: Spark, Polars, Dask, Ray, Daft."""

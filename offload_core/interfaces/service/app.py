@@ -57,7 +57,8 @@ from offload_core.metadata.catalogue.policy_places import namespace_of
 from offload_core.metadata.records import EntryPosition
 from offload_core.reading.schema_providers import saved_in
 from offload_core.storage.tier import open_store
-from offload_core.writing.settings import PolicyStore, ServiceSettings
+from offload_core.writing.configuration import ServiceSettings
+from offload_core.writing.policy_store import PolicyStore
 from offload_hooks.errors import OffloadError, OptionError, UnknownTopicError
 from offload_hooks.metadata_stores import WritableMetadataStore
 from offload_hooks.schemas import SchemaHistory, SchemaVersion

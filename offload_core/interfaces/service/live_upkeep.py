@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from offload_core.interfaces.service.offloader_metrics import OffloaderMetrics
 from offload_core.maintenance.live import LiveCluster, LiveTopicOffloads, open_live_cluster
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
+from offload_core.writing.configuration import Configuration
 from offload_core.writing.managed_ledger import UpkeepLoop, policies_by_name
-from offload_core.writing.settings import Configuration
 from offload_hooks.errors import OffloadError
 
 _OF_PULSAR = "__"

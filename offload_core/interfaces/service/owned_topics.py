@@ -37,7 +37,7 @@ from offload_core.writing.managed_ledger import (
     owner_of,
     process_of,
 )
-from offload_core.writing.settings import ResolvedPolicies
+from offload_core.writing.policy_store import ResolvedPolicies
 from offload_hooks.errors import (
     OffloadError,
     OptionError,

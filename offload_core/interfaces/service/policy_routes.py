@@ -30,13 +30,14 @@ from offload_core.interfaces.service.admin_requests import (
 from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies
 from offload_core.metadata.policies.level import (
     NAMESPACE_NAMES,
+    LevelPolicies,
     Part,
     parse_offload,
     parse_retention,
     unmasked,
 )
 from offload_core.metadata.policies.offload_policies import shown_value
-from offload_core.writing.settings import LevelPolicies, PolicyStore, ResolvedPolicies
+from offload_core.writing.policy_store import PolicyStore, ResolvedPolicies
 
 Change = Callable[[LevelPolicies], LevelPolicies]
 

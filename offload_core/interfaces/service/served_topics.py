@@ -24,6 +24,7 @@ from offload_core.metadata.catalogue.topics import TopicName, managed_ledger_of_
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords, VersionedInfo
 from offload_core.storage.clock import system_now_ms
+from offload_core.writing.configuration import Configuration
 from offload_core.writing.managed_ledger import (
     Environment,
     OffloadedTopic,
@@ -44,7 +45,7 @@ from offload_core.writing.managed_ledger import (
     topic_offloads,
     waits_of,
 )
-from offload_core.writing.settings import Configuration, PolicyStore, ResolvedPolicies
+from offload_core.writing.policy_store import PolicyStore, ResolvedPolicies
 from offload_hooks.errors import (
     AttemptError,
     FormatError,

@@ -39,7 +39,8 @@ from offload_core.interfaces.service.request_guards import MAX_HEAD_BYTES, is_lo
 from offload_core.interfaces.service.served_topics import open_topics
 from offload_core.interfaces.service.tokens import Tokens, has_tokens
 from offload_core.metadata.catalogue import TopicName
-from offload_core.writing.settings import Configuration, ServiceSettings, open_policies
+from offload_core.writing.configuration import Configuration, ServiceSettings
+from offload_core.writing.policy_store import open_policies
 from offload_hooks.errors import OptionError
 from offload_hooks.shown_urls import masked
 

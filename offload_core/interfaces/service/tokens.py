@@ -17,7 +17,7 @@ import jwt
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 
-from offload_core.writing.settings import TokenSettings
+from offload_core.writing.configuration import TokenSettings
 from offload_hooks.errors import AccessDeniedError, OptionError
 
 _SECRET_ALGORITHMS = ("HS256", "HS384", "HS512")

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from offload_core.maintenance.doctor.results import CheckFinding, ok, warning
 from offload_core.metadata.stores.sqlite import parse_file
-from offload_core.writing.settings import Configuration, in_clear
+from offload_core.writing.configuration import Configuration, in_clear
 from offload_hooks.errors import OptionError
 from offload_hooks.shown_urls import MASK
 

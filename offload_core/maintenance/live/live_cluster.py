@@ -24,15 +24,9 @@ from offload_core.metadata.stores.live_records import (
 from offload_core.storage.offloader_stats import OffloaderStats
 from offload_core.storage.pulsar_admin import AdminPlugin
 from offload_core.storage.tier.registry import make_ledger_store, make_metadata_store
+from offload_core.writing.configuration import Configuration, LiveSettings, in_clear
 from offload_core.writing.managed_ledger import Environment, open_environment
-from offload_core.writing.settings import (
-    Configuration,
-    LiveSettings,
-    PolicyStore,
-    configured_policies,
-    in_clear,
-    open_configured_store,
-)
+from offload_core.writing.policy_store import PolicyStore, configured_policies, open_configured_store
 from offload_hooks.errors import AccessDeniedError, OptionError
 from offload_hooks.ledger_stores import (
     LedgerReader,

@@ -18,8 +18,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TypeVar
 
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.format.codec.object_format import TOPIC_KEY, ObjectKey
-from offload_core.format.messages.checksum import crc32c
 from offload_core.maintenance.relocate.entry_copies import Check
 from offload_core.maintenance.verify import VerifiedObjects
 from offload_core.maintenance.verify.attempt_checks import attempt_at, check_objects

@@ -13,7 +13,7 @@ from offload_core.maintenance.verify.findings import Code, Finding, Severity
 from offload_core.maintenance.verify.pair_checks import examine
 from offload_core.metadata.catalogue.listing import Pair, find_pair
 from offload_core.storage.tier import Tier
-from offload_hooks.errors import DataLossError
+from offload_hooks.errors import DataLossError, ObjectNotFoundError
 
 
 def check_objects(tier: Tier, key: ObjectKey) -> None:
@@ -51,5 +51,8 @@ def _refuse(key: ObjectKey, findings: Sequence[Finding]) -> None:
 
 
 def attempt_at(tier: Tier, key: ObjectKey) -> Pair:
-    """List an attempt, of which perhaps nothing is there."""
-    return find_pair(tier, key) or Pair(key)
+    """List an attempt, of which perhaps nothing is there; nor the tier's root, which its first write makes."""
+    try:
+        return find_pair(tier, key) or Pair(key)
+    except ObjectNotFoundError:
+        return Pair(key)

@@ -1,4 +1,4 @@
-"""Keep entries in ledgers of the hot tier before they are offloaded: the embedded store of ledger files."""
+"""Keep entries in the hot tier before they are offloaded: in ledger files, or read from a live BookKeeper."""
 
 from offload_core.storage.hot.file_store import FileLedgerStore, SyncPolicy
 from offload_core.storage.hot.ledger_reader import FileLedgerReader

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Literal
 
-from offload_core.format.messages.checksum import crc32c
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.storage.hot import ledger_recovery
 from offload_core.storage.hot.descriptors import DescriptorPool
 from offload_core.storage.hot.file_calls import (

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from offload_core.format.messages.checksum import crc32c
+from offload_core.format.codec.crc32c import crc32c
 from offload_hooks.errors import BadLengthError, ChecksumError, EntryOrderError, FormatError, TruncatedError
 
 FRAME_HEAD_BYTES = 16

@@ -20,7 +20,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.messages.checksum import crc32c
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.storage.hot.ledger_frames import FRAME_HEAD_BYTES
 from offload_hooks.errors import (
     BadLengthError,

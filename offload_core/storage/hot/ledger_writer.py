@@ -28,8 +28,8 @@ import numpy.typing as npt
 import xxhash
 
 from offload_core.format.codec.arrays import Bytes, read_only
+from offload_core.format.codec.crc32c import crc32c_address
 from offload_core.format.codec.kernels.hot_frames import frame_entries
-from offload_core.format.messages.checksum import crc32c_address
 from offload_core.storage.hot.descriptors import DescriptorPool, OpenFile
 from offload_core.storage.hot.file_calls import FULL, lock, sync_file, translate, unlock, write_all
 from offload_core.storage.hot.ledger_frames import FRAME_HEAD_BYTES, MAX_ENTRY_BYTES, frame_head, ledger_seed

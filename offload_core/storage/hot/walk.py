@@ -14,6 +14,7 @@ import numpy.typing as npt
 import xxhash
 
 from offload_core.format.codec.arrays import Bytes, read_only
+from offload_core.format.codec.crc32c import crc32c_address
 from offload_core.format.codec.kernels.hot_frames import (
     BAD_FRAME,
     CUT_OFF,
@@ -22,7 +23,6 @@ from offload_core.format.codec.kernels.hot_frames import (
     copy_frames,
     pass_frames,
 )
-from offload_core.format.messages.checksum import crc32c_address
 from offload_core.storage.hot.file_calls import read_into
 from offload_core.storage.hot.ledger_frames import FRAME_HEAD_BYTES, MAX_ENTRY_BYTES, ledger_seed, walk_frames
 from offload_core.storage.hot.ledger_layout import Mark

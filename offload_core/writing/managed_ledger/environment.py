@@ -23,12 +23,13 @@ from offload_core.storage.offloader_stats import OffloaderStats
 from offload_core.storage.tier import Tier, UploadTimeouts, open_store
 from offload_core.storage.tier.registry import make_writable_ledger_store
 from offload_core.writing.audit import AuditLog, FileAuditLog, LoggedChanges
+from offload_core.writing.configuration import Configuration, TierSettings, in_clear
 from offload_core.writing.managed_ledger.policy_tiers import PolicyFilters, PolicyReads, PolicyTiers
 from offload_core.writing.managed_ledger.streaming.pool import StreamingPool
 from offload_core.writing.managed_ledger.topic_reader import DEFAULT_CACHE_BYTES, OpenReader
 from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_core.writing.offload_filters import NO_FILTER, ChosenFilter
-from offload_core.writing.settings import Configuration, PolicyStore, ResolvedPolicies, TierSettings, in_clear
+from offload_core.writing.policy_store import PolicyStore, ResolvedPolicies
 from offload_hooks.errors import FormatError, OptionError, UnknownLedgerError
 from offload_hooks.ledger_stores import LedgerReader, LedgerWriter, WritableLedgerStore
 from offload_hooks.metadata_stores import WritableMetadataStore

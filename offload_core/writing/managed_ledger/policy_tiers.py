@@ -35,7 +35,7 @@ from offload_core.storage.tier.watched_tiers import CountedTier
 from offload_core.writing.offload import LedgerOffloader
 from offload_core.writing.offload.recorded_offload import ReaderOver
 from offload_core.writing.offload_filters import ChosenFilter
-from offload_core.writing.settings import ResolvedPolicies
+from offload_core.writing.policy_store import ResolvedPolicies
 from offload_hooks.errors import OptionError, StoreUnavailableError
 from offload_hooks.filters import OffloadFilter
 from offload_hooks.ledger_stores import LedgerReader, LedgerStore

@@ -43,7 +43,7 @@ from offload_core.writing.managed_ledger.streaming.completion_requests import (
 from offload_core.writing.managed_ledger.topic_offloads import STOP_TIMEOUT_S, OffloadStatus
 from offload_core.writing.managed_ledger.transactional_topic import TransactionalTopic
 from offload_core.writing.offload.recorded_segments import StreamingSettings
-from offload_core.writing.settings import ResolvedPolicies
+from offload_core.writing.policy_store import ResolvedPolicies
 from offload_hooks.errors import (
     LiveAttemptError,
     OffloadError,

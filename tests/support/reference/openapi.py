@@ -10,8 +10,9 @@ from offload_core.interfaces.service.app import make_app
 from offload_core.interfaces.service.served_topics import RecordedTopics
 from offload_core.metadata.policies import parse_policies
 from offload_core.metadata.stores import ManagedLedgerRecords
+from offload_core.writing.configuration import ServiceSettings
 from offload_core.writing.managed_ledger import policies_by_name
-from offload_core.writing.settings import PolicyStore, ServiceSettings
+from offload_core.writing.policy_store import PolicyStore
 from offload_hooks.testing import MemoryMetadataStore
 from reference.requests import REQUESTS
 

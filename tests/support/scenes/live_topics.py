@@ -31,7 +31,7 @@ from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.live_records import LiveRecordStore, MirrorStore
 from offload_core.storage.tier import Tier
 from offload_core.writing.managed_ledger import OffloadStatus, due_ledgers
-from offload_core.writing.settings import PolicyStore
+from offload_core.writing.policy_store import PolicyStore
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import StoreUnavailableError, VersionConflictError

@@ -17,6 +17,7 @@ from tiers import put_object
 
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.records import EntryPosition, OffloadContext
+from offload_core.writing.configuration import load_configuration
 from offload_core.writing.managed_ledger import (
     Environment,
     ManagedLedger,
@@ -24,7 +25,7 @@ from offload_core.writing.managed_ledger import (
     open_environment,
     open_managed_ledger,
 )
-from offload_core.writing.settings import load_configuration, open_policies
+from offload_core.writing.policy_store import open_policies
 
 TOPIC = "persistent://acme/cold/switched"
 NAME = "acme/cold/persistent/switched"

@@ -14,10 +14,10 @@ import numpy as np
 
 from offload_core.format.codec.arrays import LocatedEntries, read_only
 from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.format.codec.crc32c import crc32c_address
 from offload_core.format.codec.extent import EntryCursor, LedgerExtent
 from offload_core.format.codec.index import BlockTable, IndexedBlock
 from offload_core.format.codec.object_format import ObjectFormat
-from offload_core.format.messages.checksum import crc32c_address
 from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.format.messages.kernels.last_entries import find_last_entries
 from offload_core.format.messages.transaction_finder import NO_TIMES, TransactionFinder

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.bookkeeper.bookie_frames import (
+from offload_core.format.codec.arrays import Bytes
+from offload_core.format.codec.bookkeeper.bookie_frames import (
     BATCH_HEAD_BYTES,
     LAST_ENTRY,
     MAX_FRAME_BYTES,
@@ -33,23 +34,22 @@ from offload_core.format.bookkeeper.bookie_frames import (
     parse_batch_head,
     parse_frame,
 )
-from offload_core.format.bookkeeper.digests import EntryDigest, StoredEntry
-from offload_core.format.bookkeeper.kernels.stored_entries import (
+from offload_core.format.codec.bookkeeper.digests import EntryDigest, StoredEntry
+from offload_core.format.codec.bookkeeper.kernels.stored_entries import (
     BAD_BYTES,
     NOT_ANSWERED,
     find_answers,
     find_in_batch,
 )
-from offload_core.format.bookkeeper.ledger_nodes import BookieAddress
-from offload_core.format.bookkeeper.protobuf_frames import (
+from offload_core.format.codec.bookkeeper.ledger_nodes import BookieAddress
+from offload_core.format.codec.bookkeeper.protobuf_frames import (
     OK,
     pack_login,
     pack_long_poll,
     pack_start_tls,
     parse_response,
 )
-from offload_core.format.codec.arrays import Bytes
-from offload_core.storage.bookkeeper.logins import SaslLogin
+from offload_core.storage.hot.bookkeeper.logins import SaslLogin
 from offload_hooks.errors import (
     AccessDeniedError,
     BadLengthError,

@@ -17,9 +17,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from offload_core.format.schemas import Payloads
-from offload_core.interfaces.spark import read_limits
-from offload_core.interfaces.spark.reader import OffloadPartition, OffloadReader
-from offload_core.interfaces.spark.source_options import SourceOptions, open_source
+from offload_core.interfaces.engines.spark import read_limits
+from offload_core.interfaces.engines.spark.reader import OffloadPartition, OffloadReader
+from offload_core.interfaces.engines.spark.source_options import SourceOptions, open_source
 from offload_core.metadata.catalogue import Catalogue, TierReader, Topic, TopicName, parse_topic
 from offload_core.reading.scan import Bounds, Report, ScanOptions, plan_tasks, select_catalogue
 from offload_core.reading.scan.following import (

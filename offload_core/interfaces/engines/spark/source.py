@@ -10,16 +10,16 @@ import os
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from offload_core.interfaces.spark.reader import OffloadReader
-from offload_core.interfaces.spark.source_options import (
+from offload_core.interfaces.engines.spark.reader import OffloadReader
+from offload_core.interfaces.engines.spark.source_options import (
     open_source,
     option_texts,
     parse_options,
     read_options,
 )
-from offload_core.interfaces.spark.spark_types import spark_schema
-from offload_core.interfaces.spark.stream import OffloadStreamReader
-from offload_core.interfaces.spark.tables import keep_options, options_of_read, options_of_table
+from offload_core.interfaces.engines.spark.spark_types import spark_schema
+from offload_core.interfaces.engines.spark.stream import OffloadStreamReader
+from offload_core.interfaces.engines.spark.tables import keep_options, options_of_read, options_of_table
 from offload_core.reading.scan import Report, ScanEstimate
 
 

@@ -1,5 +1,5 @@
 """Compiled walks over bookies' answers; the reference implementations are `bookie_frames` and `digests` of
-`offload_core.format.bookkeeper`.
+`offload_core.format.codec.bookkeeper`.
 
 At bytes that are not right a kernel does not raise: it stops at the first such entry and answers its number; the
 reference implementation then names the fault. Every length is checked against the window before it is used. Arguments

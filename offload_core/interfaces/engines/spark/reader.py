@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from offload_core.interfaces.spark.source_options import SourceOptions
-from offload_core.interfaces.spark.spark_types import spark_schema
-from offload_core.interfaces.spark.task_reader import TaskReader
+from offload_core.interfaces.engines.spark.source_options import SourceOptions
+from offload_core.interfaces.engines.spark.spark_types import spark_schema
+from offload_core.interfaces.engines.spark.task_reader import TaskReader
 from offload_core.reading.scan import Condition, Operator, Report, ScanTask
 from offload_hooks.errors import OptionError
 from offload_hooks.schemas import SchemaHistory

@@ -23,7 +23,12 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from offload_core.interfaces.spark.versions import any_pandas, check_versions, for_workers, installed_versions
+from offload_core.interfaces.engines.spark.versions import (
+    any_pandas,
+    check_versions,
+    for_workers,
+    installed_versions,
+)
 from offload_core.storage.executors import trying
 from offload_hooks.errors import MissingExtraError, OffloadError, OptionError
 

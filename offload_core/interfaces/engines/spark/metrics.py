@@ -128,7 +128,7 @@ def measure_reads(session: SparkSession, listener: ReadListener | None = None) -
 
 
 def _register(session: SparkSession, metrics: ReadMetrics) -> None:
-    from offload_core.interfaces.spark.source import PulsarOffloadDataSource
+    from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
 
     class MeasuredDataSource(PulsarOffloadDataSource):
         """The source whose tasks report to an accumulator."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenes.messages import decoded_rows
 
-from offload_core.format.messages import checksum
+from offload_core.format.codec import crc32c
 from offload_hooks.errors import ChecksumError
 
 PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t)
@@ -24,31 +24,31 @@ def no_c_function(monkeypatch):
     def refuse(*arguments):
         raise OSError("no such library")
 
-    checksum.crc32c_address.cache_clear()
-    monkeypatch.setattr(checksum.ctypes, "CDLL", refuse)
+    crc32c.crc32c_address.cache_clear()
+    monkeypatch.setattr(crc32c.ctypes, "CDLL", refuse)
     yield
-    checksum.crc32c_address.cache_clear()
+    crc32c.crc32c_address.cache_clear()
 
 
 def by_address(data, seed=0):
-    return int(PROTOTYPE(checksum.crc32c_address())(seed, data, len(data)))
+    return int(PROTOTYPE(crc32c.crc32c_address())(seed, data, len(data)))
 
 
 def test_the_checksum_is_castagnolis():
-    assert checksum.crc32c(b"123456789") == by_address(b"123456789") == 0xE3069283
-    assert checksum.crc32c(b"") == by_address(b"") == 0
+    assert crc32c.crc32c(b"123456789") == by_address(b"123456789") == 0xE3069283
+    assert crc32c.crc32c(b"") == by_address(b"") == 0
 
 
 @given(st.binary(max_size=300), st.binary(max_size=20))
 def test_the_c_function_is_google_crc32c(data, more):
-    assert by_address(data) == google_crc32c.value(data) == checksum.crc32c(data)
+    assert by_address(data) == google_crc32c.value(data) == crc32c.crc32c(data)
     assert by_address(more, by_address(data)) == google_crc32c.value(data + more)
 
 
 def test_the_c_library_is_used_here(monkeypatch):
-    checksum.crc32c_address.cache_clear()
-    monkeypatch.setattr(checksum, "_PYTHON_CRC32C", None)
-    assert checksum.crc32c_address() > 0
+    crc32c.crc32c_address.cache_clear()
+    monkeypatch.setattr(crc32c, "_PYTHON_CRC32C", None)
+    assert crc32c.crc32c_address() > 0
 
 
 @pytest.mark.usefixtures("no_c_function")

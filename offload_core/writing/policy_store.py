@@ -54,7 +54,7 @@ from offload_core.metadata.stores import open_metadata_store
 from offload_core.metadata.stores.record_paths import list_names
 from offload_core.metadata.stores.resolved_writes import delete_resolved, put_resolved, until_first
 from offload_core.storage.tier import registry
-from offload_core.writing.settings import Configuration, TenantPlace, in_clear
+from offload_core.writing.configuration import Configuration, TenantPlace, in_clear
 from offload_hooks.errors import MetadataError, OffloadError, OptionError, VersionConflictError, placed
 from offload_hooks.metadata_stores import WritableMetadataStore, check_path
 

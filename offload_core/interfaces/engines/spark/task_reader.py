@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from offload_core.interfaces.spark.source_options import SourceOptions, open_source, read_options
-from offload_core.interfaces.spark.spark_types import spark_batch
-from offload_core.interfaces.spark.versions import check_versions, installed_versions
+from offload_core.interfaces.engines.spark.source_options import SourceOptions, open_source, read_options
+from offload_core.interfaces.engines.spark.spark_types import spark_batch
+from offload_core.interfaces.engines.spark.versions import check_versions, installed_versions
 from offload_core.metadata.catalogue import TierReader
 from offload_core.reading.scan import Condition, Report, Scan, ScanEstimate, ScanTask, explain_scan, scan
 from offload_core.reading.scan.scanning import read_options as options_of

@@ -28,20 +28,20 @@ import numpy as np
 import numpy.typing as npt
 import stamina
 
-from offload_core.format.bookkeeper.bookie_frames import BATCH_HEAD_BYTES, BookieCode
-from offload_core.format.bookkeeper.digests import EntryDigest
-from offload_core.format.bookkeeper.kernels.stored_entries import (
+from offload_core.format.codec.arrays import Bytes
+from offload_core.format.codec.bookkeeper.bookie_frames import BATCH_HEAD_BYTES, BookieCode
+from offload_core.format.codec.bookkeeper.digests import EntryDigest
+from offload_core.format.codec.bookkeeper.kernels.stored_entries import (
     DAMAGED,
     NOT_ANSWERED,
     check_entries,
     join_payloads,
 )
-from offload_core.format.codec.arrays import Bytes
+from offload_core.format.codec.crc32c import crc32c_address
 from offload_core.format.codec.ledger_metadata import DigestType, LedgerState
-from offload_core.format.messages.checksum import crc32c_address
-from offload_core.storage.bookkeeper.bookie_connection import NOT_ASKED, BookieConnection, FoundEntries
-from offload_core.storage.bookkeeper.bookies import Bookies
-from offload_core.storage.bookkeeper.described_ledgers import DescribedLedger, DescribedLedgers
+from offload_core.storage.hot.bookkeeper.bookie_connection import NOT_ASKED, BookieConnection, FoundEntries
+from offload_core.storage.hot.bookkeeper.bookies import Bookies
+from offload_core.storage.hot.bookkeeper.described_ledgers import DescribedLedger, DescribedLedgers
 from offload_hooks.errors import (
     AccessDeniedError,
     DataLossError,

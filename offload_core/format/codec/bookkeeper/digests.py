@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from isal import isal_zlib
 
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.format.codec.ledger_metadata import DigestType, LedgerMetadata
-from offload_core.format.messages.checksum import crc32c
 from offload_hooks.errors import ChecksumError, EntryOrderError, TruncatedError
 from offload_hooks.values import ReadableBuffer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offload_core.format.bookkeeper.ledger_nodes import (
+from offload_core.format.codec.bookkeeper.ledger_nodes import (
     is_above_ledgers,
     ledger_id_of,
     ledger_node,

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from offload_core.interfaces.spark.metrics import ReadMetrics
-from offload_core.interfaces.spark.source_options import option_texts, parse_options
-from offload_core.interfaces.spark.spark_types import spark_schema
-from offload_core.interfaces.spark.task_reader import TaskReader
-from offload_core.interfaces.spark.versions import any_pandas, for_workers
+from offload_core.interfaces.engines.spark.metrics import ReadMetrics
+from offload_core.interfaces.engines.spark.source_options import option_texts, parse_options
+from offload_core.interfaces.engines.spark.spark_types import spark_schema
+from offload_core.interfaces.engines.spark.task_reader import TaskReader
+from offload_core.interfaces.engines.spark.versions import any_pandas, for_workers
 
 
 def read_offloaded(

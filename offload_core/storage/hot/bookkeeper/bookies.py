@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from offload_core.format.bookkeeper.ledger_nodes import BookieAddress, address_of_id, parse_bookie_node
-from offload_core.storage.bookkeeper.bookie_connection import BookieConnection, BookieSecurity
+from offload_core.format.codec.bookkeeper.ledger_nodes import BookieAddress, address_of_id, parse_bookie_node
+from offload_core.storage.hot.bookkeeper.bookie_connection import BookieConnection, BookieSecurity
 from offload_core.storage.zookeeper_connection import ZooKeeperConnection
 from offload_hooks.errors import MetadataError, StoreTimeoutError, StoreUnavailableError, placed
 from offload_hooks.token_bucket import TokenBucket

@@ -10,11 +10,11 @@ import re
 from contextlib import closing
 
 from offload_core.format.codec.ledger_metadata import LedgerState
-from offload_core.storage.bookkeeper.bookie_connection import BookieSecurity
-from offload_core.storage.bookkeeper.bookies import BookieLimits, Bookies
-from offload_core.storage.bookkeeper.bookkeeper_reader import BookKeeperLedgerReader
-from offload_core.storage.bookkeeper.described_ledgers import DescribedLedger, DescribedLedgers
-from offload_core.storage.bookkeeper.logins import SaslLogin
+from offload_core.storage.hot.bookkeeper.bookie_connection import BookieSecurity
+from offload_core.storage.hot.bookkeeper.bookies import BookieLimits, Bookies
+from offload_core.storage.hot.bookkeeper.bookkeeper_reader import BookKeeperLedgerReader
+from offload_core.storage.hot.bookkeeper.described_ledgers import DescribedLedger, DescribedLedgers
+from offload_core.storage.hot.bookkeeper.logins import SaslLogin
 from offload_core.storage.pulsar_admin import AdminPlugin
 from offload_core.storage.zookeeper_connection import connect_zookeeper, sasl_options
 from offload_hooks.errors import FormatError, MetadataError, OptionError
