@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 import google_crc32c
+import numpy as np
 import pytest
 from entries import entry
 from hypothesis import given
@@ -14,6 +15,7 @@ from scenes.messages import decoded_rows
 from offload_core.format.codec import crc32c
 from offload_hooks.errors import ChecksumError
 
+KINDS = (bytes, bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8))
 PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t)
 
 
@@ -37,6 +39,12 @@ def by_address(data, seed=0):
 def test_the_checksum_is_castagnolis():
     assert crc32c.crc32c(b"123456789") == by_address(b"123456789") == 0xE3069283
     assert crc32c.crc32c(b"") == by_address(b"") == 0
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=("bytes", "bytearray", "memoryview", "array"))
+@given(data=st.binary(max_size=300), more=st.binary(max_size=20))
+def test_any_buffer_has_a_checksum_which_goes_on_from_the_bytes_before(kind, data, more):
+    assert crc32c.crc32c(kind(more), crc32c.crc32c(kind(data))) == google_crc32c.value(data + more)
 
 
 @given(st.binary(max_size=300), st.binary(max_size=20))

@@ -15,8 +15,9 @@ from uuid import UUID
 
 import pytest
 
-from offload_core.format.codec.block_checksums import crc32c, pack_block_checksums, parse_block_checksums
+from offload_core.format.codec.block_checksums import pack_block_checksums, parse_block_checksums
 from offload_core.format.codec.block_layout import BLOCK_MAGIC, PADDING
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.format.codec.object_format import INDEX_MAGIC, ObjectFormat
 from offload_core.format.messages.entry import BROKER_METADATA_MAGIC, CHECKSUM_MAGIC
 from offload_drivers import sidecar

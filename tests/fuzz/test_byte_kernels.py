@@ -200,6 +200,13 @@ def framing(random):
         called(frames.fill_padding, out, end, len(out))
         assert out.tobytes()[3:] == right + padding(len(out) - 3 - len(right))
     sizes = [len(each) for each in data]
+    crc = random.choice((0, 7))
+    summed = called(
+        frames.checksum_entries, values, offsets[:-1], np.diff(offsets), crc32c_address(), np.uint32(crc)
+    )
+    assert summed == crc32c(values.tobytes(), crc)
+    wrong = np.array([random.choice((*INT64, len(values), 0)) for _ in range(2)])
+    called(frames.checksum_entries, values, wrong[:1], wrong[1:], crc32c_address(), np.uint32(crc))
     room = sum(sizes[first:last]) + 16 * (last - first)
     out = guarded.array(around(random, room))
     seed = np.uint32(ledger_frames.ledger_seed(7))

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -238,7 +239,7 @@ def test_entries_that_are_others_are_not_taken(world, monkeypatch):
         return EntryBatch(batch.first_entry_id, memoryview(bytes(data)), batch.offsets)
 
     monkeypatch.setattr(KeptLedger, "read", read_another)
-    monkeypatch.setattr("offload_core.maintenance.relocate.moving.check_objects", lambda *_: None)
+    monkeypatch.setattr("offload_core.maintenance.verify.deep.MessageCheck.check", lambda *_: None)
     before = world.info
     for format_, ledger_id in ((STREAMING, 0), (PIP17, 2)):
         [move] = world.plan(world.wanted(format_, ledger_ids=frozenset([ledger_id]))).moves
@@ -246,6 +247,26 @@ def test_entries_that_are_others_are_not_taken(world, monkeypatch):
             world.mover().move(move)
     assert world.info == before
     assert world.keys(world.target) == []
+
+
+@pytest.mark.parametrize("format_", [None, STREAMING])
+def test_a_copy_is_read_back_once(world, format_, monkeypatch):
+    read: Counter[str] = Counter()
+    tier = type(world.target)
+    read_range = tier.read_range
+
+    def counted(tier, key, offset, length):
+        if tier.describe().location == world.target.describe().location:
+            read[key] += length
+        return read_range(tier, key, offset, length)
+
+    monkeypatch.setattr(tier, "read_range", counted)
+    [move] = world.plan(world.wanted(format_, ledger_ids=frozenset([0]))).moves
+    world.mover().move(move)
+    data_keys = [key for key in world.keys(world.target) if not key.endswith("-index")]
+    assert {key: read[key] for key in data_keys} == {
+        key: world.target.stat(key).size_bytes for key in data_keys
+    }
 
 
 def test_large_objects_go_by_parts(world, monkeypatch):
@@ -384,6 +405,20 @@ def test_checksums_of_blocks_go_along_and_go_with_the_old_copy(small):
     assert read_whole(small.target, f"{stem_of(small, small.target, 0)}-checksums") == checksums
     assert small.mover().delete_replaced(TOPIC_NAME, 0).deleted
     assert small.keys(small.source) == []
+
+
+def test_checksums_of_blocks_that_are_written_wrongly_are_not_taken(small, monkeypatch):
+    assert list(Verification(small.source, deep=True, sealing=Sealing(small.source, audit=small.audit))) == []
+    tier = type(small.target)
+    write_index = tier.write_index
+
+    def damaged(tier, key, data, **more):
+        write_index(tier, key, bytes(len(data)) if key.endswith("-checksums") else data, **more)
+
+    monkeypatch.setattr(tier, "write_index", damaged)
+    with pytest.raises(DataLossError, match="a copy does not have the bytes of its original"):
+        small.mover().move(small.plan().moves[0])
+    assert small.keys(small.target) == []
 
 
 def test_a_copy_that_lost_entries_is_moved_as_it_is_and_not_to_another_format(small):

@@ -25,7 +25,7 @@ class LocatedEntries(NamedTuple):
     lengths: Longs
 
 
-def read_only(data: bytes | bytearray | memoryview) -> Bytes:
+def read_only(data: bytes | bytearray | memoryview | Bytes) -> Bytes:
     """The bytes as uint8, read only: one compiled signature, whatever the buffer was."""
     array: Bytes = np.frombuffer(data, dtype=np.uint8)
     array.flags.writeable = False

@@ -10,11 +10,11 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.arrays import Longs, read_only
+from offload_core.format.codec.arrays import Longs
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.format.codec.index import ObjectIndex
 from offload_core.format.codec.mapfile.sequence_file import Buffer
 from offload_hooks.errors import (
@@ -30,11 +30,6 @@ VERSION = 1
 _HEAD = struct.Struct(">IIqqII")
 _CHECKSUM = struct.Struct(">I")
 _LINE = np.dtype([("length", ">i8"), ("crc", ">u4")])
-
-
-def crc32c(data: Buffer, crc: int = 0) -> int:
-    """The CRC-32C of these bytes, or of all up to them, where `crc` is that of the bytes before."""
-    return int(google_crc32c.extend(crc, read_only(data))) if len(data) else crc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,12 +7,13 @@ import functools
 
 import google_crc32c
 
+from offload_core.format.codec.arrays import Bytes, read_only
 from offload_core.format.codec.kernels.c_functions import function_address
 
 
-def crc32c(data: bytes) -> int:
-    """The checksum of `data`."""
-    return int(google_crc32c.value(data))
+def crc32c(data: bytes | bytearray | memoryview | Bytes, crc: int = 0) -> int:
+    """The CRC-32C of contiguous bytes, which are not copied; where `crc` is that of the bytes before them, of all."""
+    return int(google_crc32c.extend(crc, data if isinstance(data, bytes) else read_only(data)))
 
 
 @functools.cache

@@ -9,11 +9,11 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-import google_crc32c
 import numpy as np
 
 from offload_core.format.codec.arrays import Longs
 from offload_core.format.codec.block_layout import BLOCK_HEADER_BYTES
+from offload_core.format.codec.crc32c import crc32c
 from offload_hooks.errors import (
     BadLengthError,
     BadMagicError,
@@ -88,7 +88,7 @@ def pack_directory(anchors: Anchors) -> bytes:
     """Encode a directory."""
     pairs = np.column_stack([anchors.entry_ids, anchors.offsets]).astype(">i8").tobytes()
     body = _HEAD.pack(DIRECTORY_MAGIC, VERSION, len(anchors.entry_ids)) + pairs
-    return body + _CHECKSUM.pack(google_crc32c.value(body))
+    return body + _CHECKSUM.pack(crc32c(body))
 
 
 def find_directory(index: bytes | memoryview, offset: int) -> DirectoryPlace | None:
@@ -127,7 +127,7 @@ def parse_directory(data: bytes | memoryview, data_length: int) -> Anchors:
             found=len(data),
         )
     (checksum,) = _CHECKSUM.unpack_from(data, end)
-    found = google_crc32c.value(bytes(data[:end]))
+    found = crc32c(data[:end])
     if found != checksum:
         raise ChecksumError(
             "an entry directory does not match its checksum", expected=f"{checksum:08x}", found=f"{found:08x}"

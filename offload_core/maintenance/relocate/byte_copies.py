@@ -1,8 +1,9 @@
 """Byte-for-byte copies of attempts to another tier; and of all objects of a tier, under the same keys, without records.
 
-Objects are read and written by parts, some at once, and read back: a part has a CRC-32C in the source, and the target's
-must be the same. User metadata goes along. The index comes last, so that a copy without one was broken off. Memory is
-bounded by parts, however large an object is.
+Objects are read and written by parts, some at once. They are read back once, and every byte is verified as by
+`offload verify --deep`: a part has a CRC-32C in the source, and the target's must be the same. User metadata goes
+along. The index comes last, so that a copy without one was broken off. Memory is bounded by parts, however large an
+object is.
 
 A copy of a tier compares objects that exist in the target, overwrites none that differs, and deletes nothing of the
 source. So it goes on where it was broken off, and can be made again for objects that were added meanwhile.
@@ -11,13 +12,14 @@ source. So it goes on where it was broken off, and can be made again for objects
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
 from typing import TypeVar
 
+from offload_core.format.codec.block_checksums import RunningChecksums
 from offload_core.format.codec.crc32c import crc32c
 from offload_core.format.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.maintenance.relocate.entry_copies import Check
@@ -32,7 +34,7 @@ from offload_core.storage.tier import Tier, upload_blocks
 from offload_core.writing.audit import AuditLog, Change, ChangeAction
 from offload_hooks.bounded_map import bounded_map
 from offload_hooks.errors import DataLossError, FormatError, ObjectNotFoundError, OffloadError
-from offload_hooks.values import ObjectStat
+from offload_hooks.values import ObjectStat, ReadableBuffer
 
 PART_BYTES = 8 << 20
 """All stores take parts of at least 5 MiB, and a shorter last one."""
@@ -44,6 +46,77 @@ _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 
 
+class _CopiedObject:
+    """Checksums of the parts of an object that was copied, which the copy's must be, in whatever order they come."""
+
+    def __init__(self, key: str, size_bytes: int, part_bytes: int, checksums: Sequence[int]) -> None:
+        self._key = key
+        self._parts = list(_parts(size_bytes, part_bytes))
+        self._checksums = checksums
+        self._running = RunningChecksums([length for _, length in self._parts])
+        self._unread = set(range(len(self._parts)))
+
+    def take(self, data: memoryview, offset: int) -> None:
+        """Compare the parts that end in bytes of the copy. `DataLossError`."""
+        for number, checksum in self._running.update(data, offset):
+            self._compare(number, checksum)
+
+    def compare_rest(self, target: Tier) -> None:
+        """Read and compare the parts of which not all bytes were given. `DataLossError`, `StoreError`."""
+        numbers = sorted(self._unread)
+        for number, checksum in _map_parts(lambda number: (number, self._read(target, number)), numbers):
+            self._compare(number, checksum)
+
+    def _read(self, target: Tier, number: int) -> int:
+        return crc32c(target.read_range(self._key, *self._parts[number]))
+
+    def _compare(self, number: int, found: int) -> None:
+        (offset, length), checksum = self._parts[number], self._checksums[number]
+        if found != checksum:
+            raise _not_the_same(self._key, offset, length, checksum, found)
+        self._unread.discard(number)
+
+
+def _not_the_same(key: str, offset: int, length: int, checksum: int, found: int) -> DataLossError:
+    return DataLossError(
+        "a copy does not have the bytes of its original",
+        key=key,
+        offset=offset,
+        expected=f"the CRC-32C {checksum:08x} of {length} bytes",
+        found=f"{found:08x}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedBytes:
+    """A copy of an attempt byte by byte, before it is verified.
+
+    Attributes:
+        size_bytes: of all its objects.
+        index: its index, as it was written.
+        data, companions: checksums of its data object, and of its checksum files.
+    """
+
+    size_bytes: int
+    index: ReadableBuffer
+    data: _CopiedObject
+    companions: Sequence[_CopiedObject]
+
+    def verify(self, target: Tier, key: ObjectKey) -> None:
+        """Verify every byte of the copy, which must be the original's.
+
+        Raises:
+            DataLossError: it differs, or is not sound.
+            StoreError: of the tier.
+        """
+        examined = check_objects(target, key, on_bytes=self.data.take)
+        checksum = crc32c(self.index)
+        if examined.index_crc != checksum:
+            raise _not_the_same(key.index_key, 0, len(self.index), checksum, examined.index_crc)
+        for each in (self.data, *self.companions):
+            each.compare_rest(target)
+
+
 def copy_attempt(
     source: Tier,
     key: ObjectKey,
@@ -51,22 +124,21 @@ def copy_attempt(
     new_key: ObjectKey,
     check: Check,
     marks: Mapping[str, str] = MappingProxyType({}),
-) -> int:
-    """Copy an attempt's data, its checksum files, and its index, and compare them; return their bytes.
+) -> CopiedBytes:
+    """Copy an attempt's data, its checksum files, and its index; `verify` of the result compares them.
 
     Args:
         marks: user metadata of new objects, beside that of the old ones; a MapFile gets none.
 
     Raises:
         ObjectNotFoundError: data or index is not there.
-        DataLossError: the copy differs.
         StoreError: of either tier; no index of the copy is left.
     """
     index = source.read_object(key.index_key, MAX_INDEX_BYTES)  # of an attempt without one nothing is copied
     pairs = [(key.data_key, new_key.data_key)]
     pairs += zip(key.companion_keys, new_key.companion_keys, strict=True)
     marks = {} if new_key.is_mapfile else marks
-    size_bytes = 0
+    size_bytes, copied = index.stat.size_bytes, list[_CopiedObject]()
     for old, new in pairs:
         try:
             stat = source.stat(old)
@@ -74,12 +146,11 @@ def copy_attempt(
             if old == key.data_key:
                 raise
             continue  # few have all of them
-        _copy_object(source, stat, target, new, {**stat.user_metadata, **marks}, check)
+        copied.append(_copy_object(source, stat, target, new, {**stat.user_metadata, **marks}, check))
         size_bytes += stat.size_bytes
     check(index.stat.size_bytes)
     target.write_index(new_key.index_key, index.data, user_metadata={**index.stat.user_metadata, **marks})
-    _compare(target, new_key.index_key, 0, index.stat.size_bytes, crc32c(bytes(index.data)))
-    return size_bytes + index.stat.size_bytes
+    return CopiedBytes(size_bytes=size_bytes, index=index.data, data=copied[0], companions=copied[1:])
 
 
 def same_objects(source: Tier, target: Tier, key: str) -> bool:
@@ -101,7 +172,7 @@ def same_objects(source: Tier, target: Tier, key: str) -> bool:
 
 def _copy_object(
     source: Tier, stat: ObjectStat, target: Tier, key: str, user_metadata: Mapping[str, str], check: Check
-) -> None:
+) -> _CopiedObject:
     part_bytes = _part_bytes(target, stat.size_bytes)
     checksums: list[int] = []
     with closing(_read(source, stat, part_bytes, checksums, check)) as parts:
@@ -117,21 +188,7 @@ def _copy_object(
                 user_metadata=user_metadata,
                 parts_in_flight=PARTS_AT_ONCE,
             )
-    ranges = zip(_parts(stat.size_bytes, part_bytes), checksums, strict=True)
-    for _ in _map_parts(lambda part: _compare(target, key, *part[0], part[1]), ranges):
-        pass
-
-
-def _compare(target: Tier, key: str, offset: int, length: int, checksum: int) -> None:
-    found = crc32c(bytes(target.read_range(key, offset, length))) if length else crc32c(b"")
-    if found != checksum:
-        raise DataLossError(
-            "a copy does not have the bytes of its original",
-            key=key,
-            offset=offset,
-            expected=f"the CRC-32C {checksum:08x} of {length} bytes",
-            found=f"{found:08x}",
-        )
+    return _CopiedObject(key, stat.size_bytes, part_bytes, checksums)
 
 
 def _read(
@@ -141,7 +198,7 @@ def _read(
     read = _map_parts(lambda part: source.read_range(stat.key, *part), _parts(stat.size_bytes, part_bytes))
     with closing(read):
         for part in read:
-            checksums.append(crc32c(bytes(part)))
+            checksums.append(crc32c(part))
             check(len(part))
             yield part
 
@@ -227,10 +284,12 @@ class _PairMaker:
         if not all(same_objects(self.source, self.target, each) for each in task.there):
             return PlainStatus.CONFLICT
         is_there = len(task.there) == 2
-        if not is_there:
-            copy_attempt(self.source, task.key, self.target, task.key, lambda _: None)
-        check_objects(self.target, task.key)
-        return PlainStatus.THERE if is_there else PlainStatus.COPIED
+        if is_there:
+            check_objects(self.target, task.key)
+            return PlainStatus.THERE
+        copied = copy_attempt(self.source, task.key, self.target, task.key, lambda _: None)
+        copied.verify(self.target, task.key)
+        return PlainStatus.COPIED
 
 
 @dataclass(slots=True, kw_only=True)

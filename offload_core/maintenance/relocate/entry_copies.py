@@ -4,15 +4,14 @@ Positions and bytes stay. An offload reads ids without a gap, and lets a filter 
 that was left out before is read as one without bytes, and a filter that knows those ids takes it out again; the old
 copy's filter record stays as it is. A copy that went through no filter may go through one now.
 
-Before a new copy takes the old one's place, every byte of it is verified as by `offload verify --deep`, and it is
-opened as readers will; of a copy by entries they have the ids, lengths and bytes of the old copy's, or what the filter
-makes of them.
+Before a new copy takes the old one's place, every byte of it is verified as by `offload verify --deep`; its entries
+have the ids, lengths and bytes of the old copy's, or what the filter makes of them. And it is opened as readers will.
 """
 
 from __future__ import annotations
 
 import threading
-import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -23,13 +22,16 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.arrays import Longs
+from offload_core.format.codec.arrays import LocatedEntries, Longs, read_only
+from offload_core.format.codec.crc32c import crc32c, crc32c_address
+from offload_core.format.codec.kernels.frames import checksum_entries
 from offload_core.format.codec.object_format import (
     FORMAT_VERSION_KEY,
     ROLE_KEY,
     SOFTWARE_VERSION_KEY,
     TOPIC_KEY,
     ObjectFormat,
+    ObjectKey,
 )
 from offload_core.format.codec.object_marks import (
     FILTERED_DROPPED_KEY,
@@ -43,6 +45,7 @@ from offload_core.format.codec.object_marks import (
     ObjectMarks,
 )
 from offload_core.maintenance.relocate.copy_filters import AbortedEntries
+from offload_core.maintenance.verify.attempt_checks import check_objects
 from offload_core.metadata.catalogue.known_tiers import KnownTiers
 from offload_core.metadata.records import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import FilterRecord, indexed_filter
@@ -66,7 +69,7 @@ _MOST_IDS = 1 << 20
 
 @dataclass(slots=True)
 class EntrySums:
-    """Checksums of entries: their ids, lengths and bytes, each by a CRC-32, in any batches.
+    """Checksums of entries: their ids, lengths and bytes, each by a CRC-32C, in any batches.
 
     Attributes:
         entries, payload_bytes: their number, and their bytes.
@@ -78,25 +81,22 @@ class EntrySums:
     lengths_crc: int = 0
     bytes_crc: int = 0
 
-    def add(self, read: SparseEntries) -> None:
+    def __str__(self) -> str:
+        return f"{self.entries} entries, {self.payload_bytes} bytes, CRC-32C {self.bytes_crc:08x}"
+
+    def add(self, located: LocatedEntries) -> None:
         """Add the entries that follow."""
-        lengths = np.diff(read.offsets)
-        data = read.data[read.offsets[0] : read.offsets[-1]] if len(read) else read.data[:0]
-        self.entries += len(read)
-        self.payload_bytes += len(data)
-        self.ids_crc = zlib.crc32(np.ascontiguousarray(read.entry_ids).data, self.ids_crc)
-        self.lengths_crc = zlib.crc32(lengths.data, self.lengths_crc)
-        self.bytes_crc = zlib.crc32(np.ascontiguousarray(data).data, self.bytes_crc)
+        array, _, entry_ids, offsets, lengths = located
+        self.entries += len(entry_ids)
+        self.payload_bytes += int(lengths.sum())
+        self.ids_crc = _extend(self.ids_crc, entry_ids)
+        self.lengths_crc = _extend(self.lengths_crc, lengths)
+        seed = np.uint32(self.bytes_crc)
+        self.bytes_crc = int(checksum_entries(read_only(array), offsets, lengths, crc32c_address(), seed))
 
 
-def sums_of(reader: ColdReader, entry_count: int) -> EntrySums:
-    """Return the checksums of all entries of a ledger's cold copy. Errors as of `ColdReader.read_sparse`."""
-    sums, begin = EntrySums(), 0
-    while begin < entry_count:
-        read = reader.read_sparse(begin, min(begin + _MOST_IDS, entry_count) - 1, READ_BYTES)
-        sums.add(read)
-        begin = read.stop_entry_id
-    return sums
+def _extend(crc: int, values: Longs) -> int:
+    return crc32c(np.ascontiguousarray(values).view(np.uint8), crc)
 
 
 class KeptLedger:
@@ -144,7 +144,8 @@ class KeptLedger:
         data = read.data[read.offsets[0] : read.offsets[-1]] if len(read) else read.data[:0]
         longs = offsets.data.cast("B").cast("q").toreadonly()
         batch = EntryBatch(read.first_entry_id, data.data.toreadonly(), longs)
-        self.sums.add(read if self._run is None else self._filtered(self._run, read, batch))
+        summed = read if self._run is None else self._filtered(self._run, read, batch)
+        self.sums.add(summed.located())
         return batch
 
     def _filtered(self, run: FilterRun, read: SparseEntries, batch: EntryBatch) -> SparseEntries:
@@ -227,36 +228,17 @@ class KeptFilter(SegmentFilter):
         return self._by_ledger
 
 
-def check_entries(
-    tiers: KnownTiers,
-    name: str,
-    info: ManagedLedgerInfo,
-    ledger_ids: Sequence[int],
-    expected: Mapping[int, EntrySums],
-) -> None:
-    """Open ledgers by a record, and compare all their entries.
-
-    Args:
-        info: the record as it is to be.
-        expected: checksums of the entries; ledgers without any are not read.
+def check_opens(tiers: KnownTiers, name: str, info: ManagedLedgerInfo, ledger_ids: Sequence[int]) -> None:
+    """Open ledgers by their record as it is to be, as readers will.
 
     Raises:
-        DataLossError: the entries differ.
-        StoreError, FormatError: they cannot be read.
+        DataLossError, StoreError, FormatError: they cannot be read.
     """
     readers = ColdReaders(tiers, memory=ReadMemory())
     for ledger_id in ledger_ids:
-        ledger, sums = info.ledger(ledger_id), expected.get(ledger_id)
+        ledger = info.ledger(ledger_id)
         assert ledger is not None
-        with closing(readers.open(ledger, name)) as reader:
-            found = sums if sums is None else sums_of(reader, ledger.info.entries or 0)
-        if found is not None and sums is not None and found != sums:
-            raise DataLossError(
-                "the entries of a new copy are not those that it was made of",
-                ledger_id=ledger_id,
-                expected=f"{sums.entries} entries, {sums.payload_bytes} bytes, CRC-32 {sums.bytes_crc:08x}",
-                found=f"{found.entries} entries, {found.payload_bytes} bytes, CRC-32 {found.bytes_crc:08x}",
-            )
+        readers.open(ledger, name).close()
 
 
 DEFAULT_BLOCK_BYTES = 64 << 20
@@ -282,7 +264,7 @@ _RETRY_S = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedEntries:
-    """Result of a copy by entries.
+    """A copy by entries, before it is verified.
 
     Attributes:
         sums: of the entries that each ledger is to have.
@@ -293,6 +275,26 @@ class CopiedEntries:
     sums: Mapping[int, EntrySums]
     filters: Mapping[int, FilterRecord] = field(default_factory=dict)
     size_bytes: int
+
+    def verify(self, target: Tier, key: ObjectKey) -> None:
+        """Verify every byte of the copy, whose entries must be those that it was made of.
+
+        Raises:
+            DataLossError: it is not sound, or its entries are others.
+            StoreError: of the tier.
+        """
+        found: defaultdict[int, EntrySums] = defaultdict(EntrySums)
+        check_objects(target, key, on_entries=lambda ledger_id, located: found[ledger_id].add(located))
+        for ledger_id in self.sums.keys() | found.keys():
+            sums = self.sums.get(ledger_id, EntrySums())
+            if found[ledger_id] != sums:
+                raise DataLossError(
+                    "the entries of a new copy are not those that it was made of",
+                    key=key.data_key,
+                    ledger_id=ledger_id,
+                    expected=str(sums),
+                    found=str(found[ledger_id]),
+                )
 
 
 class EntryCopies:

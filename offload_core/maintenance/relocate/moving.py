@@ -27,17 +27,16 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from offload_core.format.codec.object_format import ObjectKey
-from offload_core.maintenance.relocate.byte_copies import copy_attempt
+from offload_core.maintenance.relocate.byte_copies import CopiedBytes, copy_attempt
 from offload_core.maintenance.relocate.copy_filters import AbortedEntries, CopyFilter, CopyFilters
 from offload_core.maintenance.relocate.entry_copies import (
     DEFAULT_BLOCK_BYTES,
     Check,
+    CopiedEntries,
     EntryCopies,
-    EntrySums,
-    check_entries,
+    check_opens,
 )
 from offload_core.maintenance.relocate.planning import How, Move, TopicPlan
-from offload_core.maintenance.verify.attempt_checks import check_objects
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.copy_check import check_coverage, check_stored, is_deletable_for
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, place_text, tier_record
@@ -176,13 +175,13 @@ class CopyMaker:
             read_bytes += size
 
         left_out = None if order.filter is None else order.filter.decide(self.tier)
-        size_bytes, sums, filters = self._copy(order, count, left_out)
-        check_objects(self._target, order.key)
+        copied, filters = self._copy(order, count, left_out)
+        copied.verify(self._target, order.key)
         info = ManagedLedgerInfo(ledgers=order.ledgers)
         switched = as_switched(info, order.copy, filters)
-        check_entries(self._both, order.move.name, switched, order.move.ledger_ids, sums)
+        check_opens(self._both, order.move.name, switched, order.move.ledger_ids)
         return Made(
-            size_bytes=size_bytes,
+            size_bytes=copied.size_bytes,
             read_bytes=read_bytes,
             filters=filters,
             left_out=0 if left_out is None else left_out.count,
@@ -190,20 +189,19 @@ class CopyMaker:
 
     def _copy(
         self, order: CopyOrder, check: Check, left_out: AbortedEntries | None
-    ) -> tuple[int, Mapping[int, EntrySums], dict[int, str]]:
-        """Return the bytes that were written, checksums of the entries, and filter records."""
+    ) -> tuple[CopiedBytes | CopiedEntries, dict[int, str]]:
+        """Return the copy, and by ledger the filter records."""
         move = order.move
         if move.how is How.BYTES:
             old, *others = order.old_keys
             if others:
                 there = (key for key in order.old_keys if look_up(self._source, key.index_key) is not None)
                 old = next(there, old)
-            return copy_attempt(self._source, old, self._target, order.key, check, order.marks), {}, {}
+            return copy_attempt(self._source, old, self._target, order.key, check, order.marks), {}
         copied = self._entries.copy(
             move.name, order.ledgers, order.uuid, move.format, check, order.marks, left_out
         )
-        filters = {each: record.pack(short=True) for each, record in copied.filters.items()}
-        return copied.size_bytes, copied.sums, filters
+        return copied, {each: record.pack(short=True) for each, record in copied.filters.items()}
 
 
 _log = logging.getLogger(__name__)

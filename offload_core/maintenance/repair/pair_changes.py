@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from uuid import UUID
 
-from offload_core.format.codec.block_checksums import crc32c, pack_block_checksums
+from offload_core.format.codec.block_checksums import pack_block_checksums
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.format.codec.mapfile.crc_files import make_checksums
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.maintenance.repair.damage_judging import Evidence, is_whole

@@ -8,16 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offload_core.format.codec.object_format import ObjectKey
-from offload_core.maintenance.verify.deep import check_data
+from offload_core.maintenance.verify.deep import BytesListener, EntriesListener, check_data, skip
 from offload_core.maintenance.verify.findings import Code, Finding, Severity
-from offload_core.maintenance.verify.pair_checks import examine
+from offload_core.maintenance.verify.pair_checks import Examined, examine
 from offload_core.metadata.catalogue.listing import Pair, find_pair
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import DataLossError, ObjectNotFoundError
 
 
-def check_objects(tier: Tier, key: ObjectKey) -> None:
-    """Verify every byte of an attempt.
+def check_objects(
+    tier: Tier, key: ObjectKey, *, on_bytes: BytesListener = skip, on_entries: EntriesListener = skip
+) -> Examined:
+    """Verify every byte of an attempt; return its pair of objects.
+
+    Args:
+        on_bytes, on_entries: get what is read of the data object, and may refuse it by an error.
 
     Raises:
         DataLossError: it has an error; the first finding.
@@ -29,10 +34,11 @@ def check_objects(tier: Tier, key: ObjectKey) -> None:
         _refuse(key, findings)
         raise DataLossError("a new copy is not there as a whole", key=key.data_key)
     _refuse(key, examined.findings)
-    result = check_data(tier, examined)
+    result = check_data(tier, examined, on_bytes=on_bytes, on_entries=on_entries)
     if result.is_gone:
         raise DataLossError("a new copy has gone while it was verified", key=key.data_key)
     _refuse(key, result.findings)
+    return examined
 
 
 def _refuse(key: ObjectKey, findings: Sequence[Finding]) -> None:

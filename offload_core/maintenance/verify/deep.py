@@ -12,7 +12,7 @@ entries and chunks are verified by their checksums only.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -139,10 +139,23 @@ class DeepResult:
     made: BlockChecksums | None = None
 
 
-def check_task(tier: Tier, task: DeepTask) -> DeepResult:
-    """Verify one data object; an error of the store is in the result."""
+BytesListener = Callable[[memoryview, int], None]
+"""Gets bytes of the data object that were read, and their place; each ledger's in order, some of them twice."""
+
+EntriesListener = Callable[[int, LocatedEntries], None]
+"""Gets a ledger's id, and entries of it that were read, in order."""
+
+
+def skip(*_: object) -> None:
+    """Listen to nothing."""
+
+
+def check_task(
+    tier: Tier, task: DeepTask, *, on_bytes: BytesListener = skip, on_entries: EntriesListener = skip
+) -> DeepResult:
+    """Verify one data object; an error of the store, or of a listener, is in the result."""
     found = Findings(task.key.data_key)
-    check = _ObjectCheck(tier, task, found)
+    check = _ObjectCheck(tier, task, found, on_bytes, on_entries)
     try:
         if task.by_checksums and task.checksums is not None:
             check.compare()
@@ -163,9 +176,11 @@ def check_task(tier: Tier, task: DeepTask) -> DeepResult:
     )
 
 
-def check_data(tier: Tier, examined: Examined) -> DeepResult:
+def check_data(
+    tier: Tier, examined: Examined, *, on_bytes: BytesListener = skip, on_entries: EntriesListener = skip
+) -> DeepResult:
     """Verify the data object of a pair that was examined, and whose index can be read. `StoreError`."""
-    result = check_task(tier, DeepTask.of(0, examined))
+    result = check_task(tier, DeepTask.of(0, examined), on_bytes=on_bytes, on_entries=on_entries)
     if result.failure is not None:
         raise result.failure
     return result
@@ -180,7 +195,16 @@ class _Counted:
 
 
 class _ObjectCheck:
-    def __init__(self, tier: Tier, task: DeepTask, found: Findings) -> None:
+    def __init__(
+        self,
+        tier: Tier,
+        task: DeepTask,
+        found: Findings,
+        on_bytes: BytesListener,
+        on_entries: EntriesListener,
+    ) -> None:
+        self._on_bytes = on_bytes
+        self._on_entries = on_entries
         self._tier = tier
         self._task = task
         self._found = found
@@ -199,6 +223,7 @@ class _ObjectCheck:
             counted.entries += len(located.entry_ids)
             counted.payload_bytes += int(located.lengths.sum())
             messages.check(located)
+            self._on_entries(ledger.ledger_id, located)
             if self._found.is_full:
                 counted.is_right = False
                 break
@@ -255,6 +280,7 @@ class _ObjectCheck:
                     yield located
                 counted.next_entry_id = cursor.next_entry_id
                 counted.is_right &= faults.is_right
+                self._on_bytes(window.data, window.offset)
                 window.walked_to(cursor.reached)
 
     def _verifier(self, extent: LedgerExtent) -> ChecksumVerifier | None:

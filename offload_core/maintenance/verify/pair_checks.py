@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from offload_core.format.codec.block_checksums import BlockChecksums, block_lengths_of, crc32c
+from offload_core.format.codec.block_checksums import BlockChecksums, block_lengths_of
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.format.codec.entry_directory import parse_directory
 from offload_core.format.codec.index import LedgerIndex, ObjectIndex
 from offload_core.format.codec.ledger_metadata import LedgerInfo, LedgerMetadata

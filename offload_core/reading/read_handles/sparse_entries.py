@@ -37,6 +37,10 @@ class SparseEntries:
     def __len__(self) -> int:
         return len(self.entry_ids)
 
+    def located(self) -> LocatedEntries:
+        """Return where they lie in `data`."""
+        return LocatedEntries(self.data, None, self.entry_ids, self.offsets[:-1], np.diff(self.offsets))
+
     def runs(self) -> Iterator[EntryBatch]:
         """Split into batches of entries with consecutive ids."""
         if not len(self):

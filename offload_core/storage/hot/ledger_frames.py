@@ -10,8 +10,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import google_crc32c
-
 from offload_core.format.codec.crc32c import crc32c
 from offload_hooks.errors import BadLengthError, ChecksumError, EntryOrderError, FormatError, TruncatedError
 
@@ -38,7 +36,7 @@ def ledger_seed(ledger_id: int) -> int:
 def frame_head(ledger_seed: int, entry_id: int, payload: bytes) -> bytes:
     """The 16 bytes before an entry's payload."""
     rest = _REST.pack(len(payload), entry_id)
-    checksum = google_crc32c.extend(google_crc32c.extend(ledger_seed, rest), payload)
+    checksum = crc32c(payload, crc32c(rest, ledger_seed))
     return _CHECKSUM.pack(checksum) + rest
 
 
@@ -85,7 +83,7 @@ def walk_frames(
         if length > room:
             raise fault(TruncatedError, "an entry is cut off", f"{length} bytes", room)
         end = position + FRAME_HEAD_BYTES + length
-        found = google_crc32c.extend(ledger_seed, bytes(window[position + 4 : end]))
+        found = crc32c(window[position + 4 : end], ledger_seed)
         if found != checksum:
             what = "an entry does not match its checksum"
             raise fault(ChecksumError, what, f"{checksum:08x}", f"{found:08x}")

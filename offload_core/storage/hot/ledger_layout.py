@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
@@ -180,15 +179,13 @@ def pack_state(state: State, seed: int) -> bytes:
     """A slot's bytes; `seed` is the ledger's (`frames.ledger_seed`)."""
     sequence, epoch, sealed, acknowledged, durable, boot = state
     body = _STATE.pack(sequence, epoch, _SEALED if sealed else 0, *acknowledged, *durable, boot)
-    return body + _CHECKSUM.pack(google_crc32c.extend(seed, body))
+    return body + _CHECKSUM.pack(crc32c(body, seed))
 
 
 def parse_state(slot: bytes, seed: int) -> State | None:
     """The state in a slot; None if it is damaged, or was just being written."""
     body = slot[: _STATE.size]
-    if len(slot) < STATE_BYTES or _CHECKSUM.unpack_from(slot, _STATE.size)[0] != google_crc32c.extend(
-        seed, body
-    ):
+    if len(slot) < STATE_BYTES or _CHECKSUM.unpack_from(slot, _STATE.size)[0] != crc32c(body, seed):
         return None
     sequence, epoch, flags, count, offset, durable_count, durable_offset, boot = _STATE.unpack(body)
     return State(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 
-from offload_core.format.codec.block_checksums import BlockChecksums, crc32c, pack_block_checksums
+from offload_core.format.codec.block_checksums import BlockChecksums, pack_block_checksums
+from offload_core.format.codec.crc32c import crc32c
 from offload_core.format.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
 from offload_core.format.codec.object_format import (
     FORMAT_VERSION,

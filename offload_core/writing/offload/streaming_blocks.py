@@ -43,6 +43,9 @@ Longs = npt.NDArray[np.int64]
 FIRST_BUFFER_BYTES = 4 << 10
 """First allocation of a block, which is doubled as it grows."""
 
+LARGE_BUFFER_BYTES = 4 << 20
+"""From this size on a block has addresses for all that it can hold: it is not copied any more as it grows."""
+
 LEAST_BLOCK_BYTES = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES + LEAST_PADDING_BYTES
 """A block of one empty entry."""
 
@@ -64,12 +67,8 @@ class GrowingBlock:
         self.used_bytes = BLOCK_HEADER_BYTES
         self._limit_bytes = limit_bytes
         self._budget = budget
+        self.taken_bytes = 0
         self._buffer: Bytes = np.empty(0, dtype=np.uint8)
-
-    @property
-    def taken_bytes(self) -> int:
-        """The memory that the block has."""
-        return len(self._buffer)
 
     @property
     def content_bytes(self) -> int:
@@ -85,8 +84,15 @@ class GrowingBlock:
         """True if a frame of this size fits, if there is memory for it; an empty block takes any."""
         return self.is_empty or self.used_bytes + frame_bytes + LEAST_PADDING_BYTES <= self._limit_bytes
 
-    def growth_for(self, frame_bytes: int) -> int:
-        """The memory that more frames need; 0 if there is enough."""
+    def memory_for(self, frame_bytes: int) -> int:
+        """The memory that is taken for more frames; 0 if there is enough."""
+        return self._taken_for(self._size_for(frame_bytes))
+
+    def _taken_for(self, size: int) -> int:
+        return max(size - self.taken_bytes, 0) if size <= len(self._buffer) else size
+
+    def _size_for(self, frame_bytes: int) -> int:
+        """The size of its memory with more frames; 0 if there is enough."""
         needed = self.used_bytes + frame_bytes + LEAST_PADDING_BYTES
         if needed <= self.taken_bytes:
             return 0
@@ -97,7 +103,7 @@ class GrowingBlock:
 
     def reserve(self) -> bool:
         """Take the memory that it needs to end, also without an entry; return True if there was room."""
-        return self._grow(self.growth_for(0))
+        return self._grow(self._size_for(0))
 
     def add(self, values: Bytes, offsets: Longs, entry_ids: Longs, first: int, ends: Longs) -> int:
         """Add as many entries as fit the block and its memory; how many.
@@ -111,7 +117,7 @@ class GrowingBlock:
         most = int(np.searchsorted(ends, room, side="right"))
         if not most and self.is_empty:
             most = 1
-        while most and not self._grow(self.growth_for(int(ends[most - 1]))):
+        while most and not self._grow(self._size_for(int(ends[most - 1]))):
             most //= 2
         if most:
             self.used_bytes = frame_entries(
@@ -135,21 +141,27 @@ class GrowingBlock:
 
     def drop(self) -> None:
         """Release the memory; the block is not used any more."""
-        taken = self.taken_bytes
         self._buffer = np.empty(0, dtype=np.uint8)
-        self._budget.give_back(taken)
+        self._budget.give_back(self.taken_bytes)
+        self.taken_bytes = 0
 
     def _grow(self, size: int) -> bool:
-        """Move to memory of this size; both are taken while that is done. Whether there was room, or no need."""
+        """Take memory of this size. Whether there was room, or no need.
+
+        A small block moves to it, and both are taken while that is done. A large one has addresses for all that it can
+        hold, which the system gives memory as they are written: it stays where it is.
+        """
         if not size:
             return True
-        if not self._budget.try_take(size):
+        if not self._budget.try_take(self._taken_for(size)):
             return False
-        larger = np.empty(size, dtype=np.uint8)
-        kept = self.used_bytes if self.taken_bytes else 0
-        larger[:kept] = self._buffer[:kept]
-        self.drop()
-        self._buffer = larger
+        if size > len(self._buffer):
+            larger = np.empty(size if size < LARGE_BUFFER_BYTES else max(size, self._limit_bytes), np.uint8)
+            kept = self.used_bytes if self.taken_bytes else 0
+            larger[:kept] = self._buffer[:kept]
+            self.drop()
+            self._buffer = larger
+        self.taken_bytes = size
         return True
 
 
@@ -263,7 +275,7 @@ class StreamingBlocks:
         block = self._block
         if block is None or self._ledger_ended or not block.takes(frame):
             block = GrowingBlock(0, 0, self.limits.max_block_bytes, self._budget)
-        return self._budget.taken_bytes + block.growth_for(frame) <= self._budget.limit_bytes
+        return self._budget.taken_bytes + block.memory_for(frame) <= self._budget.limit_bytes
 
     def add(
         self, ledger_id: int, entry_ids: Longs, values: Bytes, offsets: Longs, ids: tuple[int, int]

@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from offload_core.format.codec.kernels.intrinsics import (
+    address_of,
+    call_checksum,
     copy_bytes,
     load_i32,
     load_i64,
@@ -268,3 +270,20 @@ def copy_kept(data, offsets, dropped, out, out_offsets):
             out_offsets[kept] = place + offsets[i + 1] - run
     copy_bytes(out, place, data, run, offsets[count] - run)
     return kept
+
+
+@kernel
+def checksum_entries(array, offsets, lengths, checksum, seed):
+    """Checksum of all payloads as if they lay one after another; that of none is `seed`.
+
+    `array` uint8, `offsets` and `lengths` int64; `checksum` the address of CRC-32C (uint64), `seed` what it begins with
+    (uint32).
+    Bounds: a payload lies in `array`, or it is an `IndexError` before any of its bytes is read.
+    """
+    if len(offsets) != len(lengths):
+        raise IndexError("each payload has a place and a length")
+    for i in range(len(offsets)):
+        if offsets[i] < 0 or not 0 <= lengths[i] <= len(array) - offsets[i]:
+            raise IndexError("a payload is not within the array")
+        seed = call_checksum(checksum, seed, address_of(array, offsets[i], lengths[i]), lengths[i])
+    return seed
