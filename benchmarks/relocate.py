@@ -13,24 +13,25 @@ from records import closed, copied, managed_ledger
 from tiers import lay_out, uuid_of
 
 from benchmarks.material import message_entries
-from benchmarks.measure import Result, one_core, seconds_side_by_side
+from benchmarks.measure import Result, seconds_side_by_side
 from offload_core.format.codec.object_format import ObjectFormat
 from offload_core.format.messages.compression import Compression
-from offload_core.maintenance.relocate import Mover, Wanted, make_moves, plan_topic
+from offload_core.maintenance.relocate import DEFAULT_PARALLEL, Mover, Wanted, make_moves, plan_topic
+from offload_core.maintenance.relocate.byte_copies import PART_BYTES, PARTS_AT_ONCE
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.storage.tier import Tier, open_store, upload_blocks
 from offload_core.writing.managed_ledger.copy_registry import RecordRegistry
+from offload_hooks.bounded_map import bounded_map
 from offload_hooks.testing import MemoryMetadataStore
 
 LEDGER_BYTES = 64 << 20
-LEDGERS = 3
-PART_BYTES = 8 << 20
+LEDGERS = 8
 
 
 def run(folder: Path) -> Iterator[Result]:
-    """A ratio each: of the seconds of a copy alone to those of a move, on one core."""
+    """A ratio each: of the seconds of copies alone to those of moves, as many at once, on all cores."""
     root = folder / "relocate"
     entries = message_entries(1024, 100, Compression.LZ4)
     written = pip17_object(entries * (LEDGER_BYTES // sum(map(len, entries)) + 1), max_block_bytes=16 << 20)
@@ -39,7 +40,7 @@ def run(folder: Path) -> Iterator[Result]:
         lay_out(root, replace(written, key=replace(written.key, ledger_id=number)), attempt=number)
     total = LEDGERS * len(written.data)
     numbers = itertools.count()
-    with one_core(), open_store(root) as source:
+    with open_store(root) as source:
         for format_ in (None, ObjectFormat.STREAMING):
 
             def move(format_: ObjectFormat | None = format_) -> None:
@@ -69,7 +70,7 @@ def _move(source: Tier, folder: Path, entry_count: int, format_: ObjectFormat | 
         book, audit = RecordRegistry(records, Clock()), Audit()
         mover = Mover(book, source, target, audit, now_ms=Clock())  # type: ignore[arg-type]
         plan = plan_topic(topic_of_managed_ledger(NAME), info, wanted)
-        for outcome in make_moves(mover, [plan], parallel=1):
+        for outcome in make_moves(mover, [plan]):
             if outcome.error is not None:
                 raise outcome.error
 
@@ -77,16 +78,22 @@ def _move(source: Tier, folder: Path, entry_count: int, format_: ObjectFormat | 
 def _copy(source: Tier, folder: Path) -> None:
     folder.mkdir()
     with open_store(folder) as target:
-        for listed in source.list_objects():
-            stat = source.stat(listed.key)
+
+        def copy(key: str) -> None:
+            stat = source.stat(key)
             upload_blocks(
                 target,
-                listed.key,
+                key,
                 (
-                    source.read_range(listed.key, offset, min(PART_BYTES, stat.size_bytes - offset))
+                    source.read_range(key, offset, min(PART_BYTES, stat.size_bytes - offset))
                     for offset in range(0, stat.size_bytes, PART_BYTES)
                 ),
                 block_bytes=min(PART_BYTES, stat.size_bytes),
                 total_bytes=stat.size_bytes,
                 user_metadata=stat.user_metadata,
+                parts_in_flight=PARTS_AT_ONCE,
             )
+
+        keys = [listed.key for listed in source.list_objects()]
+        for _ in bounded_map(copy, keys, at_once=DEFAULT_PARALLEL, ahead=DEFAULT_PARALLEL, name="bench-copy"):
+            pass
