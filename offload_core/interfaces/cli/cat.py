@@ -65,7 +65,13 @@ def cat(
     ] = RowFormat.TABLE,
     output: Annotated[Path | None, typer.Option(help="Write to this file.", dir_okay=False)] = None,
 ) -> None:
-    """Print or write the messages, or the stored entries, of topics or of one ledger."""
+    """Print or write the messages, or the stored entries, of topics or of one ledger.
+
+    Examples:
+        offload cat s3://bucket/prefix --topic acme/cold/orders --limit 10
+        offload cat s3://bucket/prefix -t acme/cold/orders --start-time 2026-01-01T00:00:00Z --format jsonl
+        offload cat s3://bucket/prefix -t acme/cold/orders --schemas schemas/ -f parquet --output orders.parquet
+    """
     options = scan.options()
     if not scan.topics and options.topics_pattern is None and options.ledger is None:
         raise OptionError("nothing to read is named", expected="--topic, --topics-pattern or --ledger")
@@ -108,6 +114,10 @@ def head(
     """Show the first messages of each topic: one listing for all, and one small range of each.
 
     Without --topic and --topics-pattern of all. A topic that cannot be read is reported, and the command ends with 1.
+
+    Examples:
+        offload head s3://bucket/prefix
+        offload head s3://bucket/prefix --topics-pattern '.*/orders.*' --limit 3
     """
     options = scan.options()
     with scan.open(where) as tier:

@@ -6,6 +6,7 @@ after the command's own in its help.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import logging
@@ -18,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import stamina
 import typer
@@ -96,14 +97,21 @@ Hot = Annotated[
 
 
 class OptionGroup:
-    """Options that several commands have: the parameters of its constructor."""
+    """Options that several commands have: the parameters of its constructor.
+
+    Attributes:
+        title: of the group in help, for options that name no other.
+    """
 
     __slots__ = ()
+    title: ClassVar[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierOptions(OptionGroup):
     """The tier that a command works on."""
+
+    title = "How the tier is opened"
 
     url: Annotated[
         str, typer.Argument(help="The tier: a URL (file:///data/tier) or a path.", show_default=False)
@@ -138,6 +146,8 @@ RecordsOpener = Callable[[], AbstractContextManager[Records]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions(OptionGroup):
     """Managed ledgers' records, and where they are."""
+
+    title = "Managed ledgers' records"
 
     records: Annotated[
         str | None,
@@ -186,6 +196,8 @@ class RecordOptions(OptionGroup):
 class ChangeOptions(OptionGroup):
     """Consent to changes, and the log of them."""
 
+    title = "Consent"
+
     yes: Annotated[
         bool,
         typer.Option(
@@ -222,6 +234,8 @@ class ChangeOptions(OptionGroup):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorOptions(OptionGroup):
     """Threads, processes or Spark, for a command with much work."""
+
+    title = "Where the work is done"
 
     master: Annotated[
         str | None,
@@ -303,8 +317,23 @@ def command(*, failed: int = 1) -> Callable[[_Function], _Function]:
 
 
 def group_parameters(group: type[OptionGroup]) -> list[inspect.Parameter]:
-    """Return the options of a group, as parameters."""
-    return list(inspect.signature(group, eval_str=True).parameters.values())
+    """Return the options of a group, as parameters, with the title under which help shows each."""
+    parameters = inspect.signature(group, eval_str=True).parameters.values()
+    return [
+        each.replace(annotation=titled(each.annotation, _title(each) or group.title)) for each in parameters
+    ]
+
+
+def titled(annotation: Any, title: str) -> Any:
+    """Put an option under a title in help."""
+    kind, option = annotation.__origin__, copy.copy(annotation.__metadata__[0])
+    option.rich_help_panel = title
+    return Annotated[kind, option]
+
+
+def _title(parameter: inspect.Parameter) -> str | None:
+    title: str | None = parameter.annotation.__metadata__[0].rich_help_panel
+    return title
 
 
 def _is_argument(parameter: inspect.Parameter) -> bool:

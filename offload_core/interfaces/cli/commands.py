@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-import typer
-from typer.core import TyperGroup
 from typer.main import get_command, get_group
+
+from offload_core.interfaces.cli.command_help import CommandGroup, HelpedGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class LateCommand:
         loaded = getattr(import_module(self.module), self.function)
         if self.is_group:
             return get_group(loaded())
-        alone = typer.Typer(add_completion=False)
+        alone = CommandGroup(add_completion=False)
         alone.command(self.name)(loaded)
         return get_command(alone)
 
@@ -136,11 +136,23 @@ COMMANDS = (
 )
 
 
-def group_class(commands: tuple[LateCommand, ...]) -> type[TyperGroup]:
+SECTIONS = {
+    "See what is there": ("ls", "du", "inspect", "history", "cost", "report"),
+    "Read messages": ("head", "cat", "export", "schemas", "warm"),
+    "Verify and repair": ("doctor", "verify", "repair", "recover"),
+    "Move and delete": ("relocate", "gc", "delete", "rollback"),
+    "Offload and serve": ("topics", "namespaces", "config", "serve", "own", "plugins"),
+}
+"""The commands as help lists them."""
+
+
+def group_class(commands: tuple[LateCommand, ...]) -> type[HelpedGroup]:
     """Return the class of a group that has placeholders of these commands, and calls the commands themselves."""
     by_name = {each.name: each for each in commands}
 
-    class Late(TyperGroup):
+    class Late(HelpedGroup):
+        sections = SECTIONS
+
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             name, found, rest = super().resolve_command(ctx, args)
             return name, found if name is None or found is None else by_name[name].load(), rest
@@ -148,7 +160,7 @@ def group_class(commands: tuple[LateCommand, ...]) -> type[TyperGroup]:
     return Late
 
 
-def add_late(app: typer.Typer, commands: tuple[LateCommand, ...]) -> None:
+def add_late(app: CommandGroup, commands: tuple[LateCommand, ...]) -> None:
     """Add placeholders, for help and completion."""
     for each in commands:
         app.command(each.name, help=each.help)(_placeholder)

@@ -29,6 +29,8 @@ ConfigFile = Annotated[
 class ServiceOptions(OptionGroup):
     """The settings of a service and its metadata store."""
 
+    title = "The service"
+
     config: ConfigFile = None
     metadata: Annotated[
         str | None,

@@ -87,6 +87,10 @@ def cost(
     """Show requests, bytes and money: of what is stored, of a full scan before it runs, of a move.
 
     Nothing is written, and of what is stored only indexes are read. With --hot the scan is one of both tiers.
+
+    Examples:
+        offload cost s3://bucket/prefix
+        offload cost s3://bucket/prefix --prices example:aws-s3
     """
     records.require_for(hot)
     if hot is not None and not scan:

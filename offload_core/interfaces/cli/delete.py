@@ -78,6 +78,9 @@ def delete(
     Topics that have a managed ledger are refused, unless --managed-ledger deletes that as well. Without --yes the
     command shows what it would delete. The exit code is 0 if nothing is left, 1 if something is, 2 if something
     failed, or if the topic is not known: neither an object nor a line in the audit log is there.
+
+    Examples:
+        offload delete s3://bucket/prefix acme/cold/gone --records zk://zk-1:2181/pulsar
     """
     url = records.require("only records tell whether a topic was deleted")
     if receipt is not None and not changes.yes:

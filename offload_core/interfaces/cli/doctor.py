@@ -39,6 +39,10 @@ def doctor(
     Objects are made under a name of their own, and removed again. The exit code is 1 if a check failed. Without
     --layer the driver is examined without its default layers. With --config it also checks whether other users can
     read or write the files that it names.
+
+    Examples:
+        offload doctor s3://bucket/prefix
+        offload doctor s3://bucket/prefix -o endpoint_url=http://127.0.0.1:9000
     """
     private = _private_files(config)
     # A layer that tries again would hide what fails now and then, and take minutes over a store that is not there.

@@ -41,6 +41,10 @@ def du(
     """Count the bytes of a tier: data and index objects of all attempts, read or not.
 
     An object's topic is in its user metadata, at a request for each pair; with records there is no such request.
+
+    Examples:
+        offload du s3://bucket/prefix
+        offload du s3://bucket/prefix --json
     """
     with where.open() as tier:
         opener = records.opener(tier)

@@ -51,6 +51,10 @@ def export(
     """Export topics, each message once: what is new since the last export, however that ended.
 
     One that is ended by a signal before all is exported that was there ends with 130 (Ctrl-C) or 143 (SIGTERM).
+
+    Examples:
+        offload export s3://bucket/prefix --topic acme/cold/orders --to exported/
+        offload export s3://bucket/prefix --topic acme/cold/orders --to delta:lake/orders
     """
     options = scan.options()
     if not scan.topics and options.topics_pattern is None:

@@ -63,6 +63,8 @@ class GarbageRecords(RecordOptions):
 class ScopeOptions(OptionGroup):
     """Age and owner of what may be deleted."""
 
+    title = "What is collected"
+
     grace: Annotated[
         str, typer.Option(help="Only what is so old, by the store's clock: 86400, 36h, 7d; an hour at least.")
     ] = "1d"
@@ -146,6 +148,10 @@ def gc(
     of pairs and stale uploads. What may be another cluster's, or a ledger's last copy, is kept, and counted. It can be
     called again after any failure, and goes on. The exit code is 0 if no garbage is left, 1 if some is, 2 if something
     failed.
+
+    Examples:
+        offload gc s3://bucket/prefix --records zk://zk-1:2181/pulsar
+        offload gc s3://bucket/prefix --records zk://zk-1:2181/pulsar --yes --audit-log audit.jsonl
     """
     records.require("only records tell which copies are needed")
     wants = topic_selection([parse_topic(each) for each in topic or ()], namespace or ())

@@ -62,6 +62,9 @@ def inspect(
     """Show an object's index and blocks, and whether each block's header agrees with the index.
 
     With records also which ledgers' records name it, and whether they agree with it on its format.
+
+    Examples:
+        offload inspect s3://bucket/prefix 0c2e3f4a-0000-4000-8000-000000000000-ledger-17
     """
     with where.open() as tier:
         parsed = parse_key(key)

@@ -82,6 +82,11 @@ def ls(
 
     With records also those ledgers that are not offloaded, and what became of each attempt; with --hot as they are
     in the hot tier now.
+
+    Examples:
+        offload ls s3://bucket/prefix
+        offload ls s3://bucket/prefix --ledgers --topic 'acme/cold/*'
+        offload ls s3://bucket/prefix --records zk://zk-1:2181/pulsar --sort size --limit 20
     """
     records.require_for(hot)
     if ledgers and by not in (None, RowLevel.LEDGER):

@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import typer
+    from offload_core.interfaces.cli.command_help import CommandGroup
 
 INTERRUPTED = 128 + signal.SIGINT
 """The exit code after Ctrl-C, as shells have it."""
@@ -51,21 +51,38 @@ def _run() -> None:
         raise SystemExit(1) from None
     # Else numba, where colorama is installed, resets the terminal's colours at the exit, after JSON.
     os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
-    make_app()()
+    try:
+        ended = make_app()(prog_name="offload", standalone_mode=False)
+    except Exception as error:  # how typer's own errors are called differs by its version
+        if not hasattr(error, "format_message"):
+            raise
+        _print_usage_error(error)
+        raise SystemExit(2) from None
+    if ended:
+        raise SystemExit(ended)
 
 
-def make_app() -> typer.Typer:
+def _print_usage_error(error: Any) -> None:
+    """Print a wrong option or name as the commands' own errors, or help where nothing was given."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(f"{error.format_message()}\n")
+        return
+    context = getattr(error, "ctx", None)
+    hint = f"\nRun {context.command_path} --help to see what there is." if context is not None else ""
+    sys.stderr.write(f"offload: {error.format_message()}{hint}\n")
+
+
+def make_app() -> CommandGroup:
     """All commands."""
-    import typer
-
+    from offload_core.interfaces.cli.command_help import CommandGroup, root
     from offload_core.interfaces.cli.commands import COMMANDS, add_late, group_class
 
-    app = typer.Typer(
+    app = CommandGroup(
         cls=group_class(COMMANDS),
-        help="See and read what Apache Pulsar offloaded, without a broker.",
-        no_args_is_help=True,
+        epilog="Options and examples of a command: offload help COMMAND, or offload COMMAND -h.",
         add_completion=True,
         pretty_exceptions_enable=False,
     )
+    app.callback(no_args_is_help=True)(root)
     add_late(app, COMMANDS)
     return app

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from offload_core.interfaces.cli.command_help import CommandGroup
 from offload_core.interfaces.cli.command_options import AsJson, command
 from offload_core.interfaces.cli.terminal import cell, out, print_line, printable
 from offload_core.storage.tier import survey
@@ -132,7 +133,7 @@ def _write(directory: Path, context: dict[str, str]) -> None:
 
 def plugins_group() -> typer.Typer:
     """The commands `offload plugins`."""
-    app = typer.Typer()
+    app = CommandGroup()
     app.callback(invoke_without_command=True)(plugins)
     app.command()(new)
     return app

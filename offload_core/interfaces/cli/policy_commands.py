@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from offload_core.interfaces.cli.command_help import CommandGroup
 from offload_core.interfaces.cli.command_options import named, parse_seconds, parse_size
 from offload_core.interfaces.cli.configured import on_policies
 from offload_core.metadata.catalogue import parse_topic
@@ -26,7 +27,7 @@ from offload_hooks.shown_urls import MASK
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="tenant/namespace, or a topic.")]
 Given = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME=VALUE]…", help="Policies, by any of their names.")
+    list[str] | None, typer.Argument(metavar="NAME=VALUE", help="Policies, by any of their names.")
 ]
 PoliciesFile = Annotated[
     Path | None,
@@ -59,9 +60,7 @@ Remove = Callable[[PolicyStore, str, Part], None]
 
 def namespaces_group() -> typer.Typer:
     """The commands `offload namespaces`."""
-    app = typer.Typer(
-        no_args_is_help=True, help="Set and get the offload policies and the retention of namespaces."
-    )
+    app = CommandGroup("Set and get the offload policies and the retention of namespaces.")
     _add(
         app,
         lambda store, name: store.namespace(name),

@@ -82,6 +82,9 @@ def recover(
     Without --yes nothing is written. A record that is there is never changed. It can be called again after any
     failure, and goes on. The exit code is 1 if a record would be written, a topic has another one, or something is left
     that is in none; 2 if something failed.
+
+    Examples:
+        offload recover s3://bucket/prefix --into sqlite:records.db
     """
     if changes.yes and into is None:
         raise OptionError("records need a place", expected="--into URL")

@@ -177,6 +177,10 @@ def relocate(
     Without --yes the command shows what it would move. It can be broken off at any time, and goes on when it is called
     again. Without --records all objects are copied as they are, under the same keys. The exit code is 1 if something
     is left, or in a dry run would be done.
+
+    Examples:
+        offload relocate s3://old --to s3://new --records sqlite:records.db
+        offload relocate s3://old --to s3://copy --yes --audit-log audit.jsonl --state copied.db
     """
     with ExitStack() as held:
         log = changes.open_log()

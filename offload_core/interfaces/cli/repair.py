@@ -115,6 +115,10 @@ def repair(
 
     Everything is verified first, to the last byte. Without --yes the command shows what it would do. The exit code is
     0 if nothing is left to be done, 1 if something is, 2 if something failed.
+
+    Examples:
+        offload repair s3://bucket/prefix
+        offload repair s3://bucket/prefix --yes --audit-log audit.jsonl
     """
     with ExitStack() as held:
         if live and (records.records or switch_records or quarantine or accept_loss):

@@ -30,6 +30,9 @@ def report(
     """Write one self-contained page about a tier: topics, ledgers, growth, sizes, ages, problems.
 
     The exit code is 0 if the page is written, whatever it shows.
+
+    Examples:
+        offload report s3://bucket/prefix --output report.html
     """
     with where.open() as tier, err.status("reading objects") as status:
         verification = None

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from offload_core.interfaces.cli.command_help import CommandGroup
 from offload_core.interfaces.cli.command_options import (
     AsJson,
     ChangeOptions,
@@ -200,7 +201,7 @@ def _show(
 
 def rollback_group() -> typer.Typer:
     """The commands `offload rollback`."""
-    app = typer.Typer(no_args_is_help=True, help="Go back from streaming offload to a version without it.")
+    app = CommandGroup("Go back from streaming offload to a version without it.")
     app.command()(plan)
     app.command("list")(list_objects)
     app.command()(delete)

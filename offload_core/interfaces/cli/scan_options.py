@@ -23,10 +23,24 @@ from offload_core.interfaces.cli.command_options import (
     TopicNames,
     group_parameters,
     named,
+    titled,
 )
 from offload_core.metadata.catalogue import TierReader
 from offload_core.reading.scan import ScanOptions
 from offload_core.reading.scan.options import WORDS, OneOf, parse_scan_options
+
+_TITLES = {
+    "Which messages": "topic topics_pattern ledger cluster prefix start stop start_time stop_time time_slack_ms",
+    "Columns and schemas": "level columns schemas reader_schema mode corrupt_column",
+    "Other places": "records records_options also_tier hot tiered_read_priority",
+    "Transactions": "isolation transaction_timeout_ms transaction_search_bytes",
+    "Encrypted, chunked and damaged messages": """
+        key_provider crypto_failure_action chunks chunk_look_back_bytes max_pending_chunk_bytes max_message_bytes
+        verify_checksums fail_on_data_loss
+    """,
+}
+"""The options by the titles under which help shows them."""
+_TITLE_OF = {name: title for title, names in _TITLES.items() for name in names.split()}
 
 _HELP: dict[str, str | tuple[str, str]] = {
     "topics_pattern": "Instead of names: a regular expression of whole names.",
@@ -65,6 +79,8 @@ _AlsoTier = Annotated[
 
 class MessagesRead(OptionGroup):
     """Topics, further tiers, and the options of their scan, as text."""
+
+    title = "Which messages"
 
     __slots__ = ("_hot", "_texts", "_tiers", "topics")
     __signature__: ClassVar[inspect.Signature]
@@ -132,7 +148,8 @@ def _default(value: object) -> object:
 
 
 def _parameter(name: str, default: object, annotation: object) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    shown = titled(annotation, _TITLE_OF[name])
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=shown)
 
 
 def _annotation(name: str) -> object:

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from offload_core.format.schemas import schema_to_json
+from offload_core.interfaces.cli.command_help import CommandGroup
 from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, TierOptions, command
 from offload_core.interfaces.cli.terminal import cell, out
 from offload_core.metadata.catalogue import TierReader, TopicName, parse_topic
@@ -111,7 +112,7 @@ def _numbers(history: SchemaHistory) -> str:
 
 def schemas_group() -> typer.Typer:
     """The commands `offload schemas`."""
-    app = typer.Typer(help="Save and show topics' schemas, which offloaded objects do not hold.")
+    app = CommandGroup("Save and show topics' schemas, which offloaded objects do not hold.")
     app.command()(pull)
     app.command()(show)
     return app

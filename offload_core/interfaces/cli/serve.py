@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from offload_core.interfaces.cli.command_help import CommandGroup
 from offload_core.interfaces.cli.command_options import AsJson, OptionGroup, command
 from offload_core.interfaces.cli.configured import ServiceOptions, on_policies
 from offload_core.interfaces.cli.terminal import cell, out
@@ -24,6 +25,8 @@ from offload_hooks.shown_urls import shown_url
 class ListeningOptions(OptionGroup):
     """Where a service listens."""
 
+    title = "Where it listens"
+
     host: Annotated[str | None, typer.Option(help="The address; 127.0.0.1 unless it is set.")] = None
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 for any.")] = None
     tls_certificate: Annotated[Path | None, typer.Option(help="Speak TLS by this certificate.")] = None
@@ -32,7 +35,11 @@ class ListeningOptions(OptionGroup):
 
 @command()
 def serve(service: ServiceOptions, listening: ListeningOptions) -> None:
-    """Answer Pulsar's admin requests for the topics of this service, until SIGTERM or Ctrl-C."""
+    """Answer Pulsar's admin requests for the topics of this service, until SIGTERM or Ctrl-C.
+
+    Examples:
+        offload serve --config offload.toml
+    """
     _run(service, listening, None)
 
 
@@ -48,7 +55,11 @@ def own(
         ),
     ] = None,
 ) -> None:
-    """Do the same as the owner of all topics that no other process has open, and keep them by their policies."""
+    """Do the same as the owner of all topics that no other process has open, and keep them by their policies.
+
+    Examples:
+        offload own --config offload.toml
+    """
     _run(service, listening, [parse_topic(topic) for topic in take or ()])
 
 
@@ -115,7 +126,7 @@ def explain(
 
 def config_group() -> typer.Typer:
     """The commands `offload config`."""
-    app = typer.Typer(no_args_is_help=True, help="Show the settings, and the policies that apply to a topic.")
+    app = CommandGroup("Show the settings, and the policies that apply to a topic.")
     app.command()(show)
     app.command()(explain)
     return app

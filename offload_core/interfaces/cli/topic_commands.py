@@ -14,6 +14,7 @@ from rich.text import Text
 
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.messages.entry import TransactionId
+from offload_core.interfaces.cli.command_help import CommandGroup
 from offload_core.interfaces.cli.command_options import AsJson, parse_seconds, parse_size
 from offload_core.interfaces.cli.configured import on_configuration, on_topics, open_service
 from offload_core.interfaces.cli.ledger_facts import filter_note, recorded
@@ -50,9 +51,7 @@ from offload_hooks.errors import OptionError, UnknownTopicError
 
 def topics_group() -> typer.Typer:
     """The commands `offload topics`."""
-    app = typer.Typer(
-        no_args_is_help=True, help="Offload topics; set and get their offload policies and retention."
-    )
+    app = CommandGroup("Offload topics; set and get their offload policies and retention.")
     app.command("offload")(on_configuration(offload))
     app.command()(on_topics(delete_hot_copies))
     app.command()(on_configuration(layout))

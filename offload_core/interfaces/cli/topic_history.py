@@ -46,6 +46,9 @@ def history(
 
     The tier is listed for all attempts; records and audit logs tell what happened to them, and to the hot copies; with
     --hot the hot tier, since when it has them.
+
+    Examples:
+        offload history s3://bucket/prefix acme/cold/orders --records zk://zk-1:2181/pulsar
     """
     records.require_for(hot)
     with where.open(hot) as tier:

@@ -94,6 +94,11 @@ def verify(
 
     The exit code is 0 if all is sound, 1 for findings or if --seal would write, 2 if something could not be verified or
     nothing is there.
+
+    Examples:
+        offload verify s3://bucket/prefix
+        offload verify s3://bucket/prefix --records zk://zk-1:2181/pulsar
+        offload verify s3://bucket/prefix --deep --processes
     """
     if not deep and (state is not None or seal or by_checksums):
         raise OptionError(

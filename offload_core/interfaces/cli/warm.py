@@ -57,6 +57,9 @@ def warm(
     """Compile what reading messages needs, so that the first query does not.
 
     What is compiled is kept beside the package, or in the user's cache, for this kind of processor.
+
+    Examples:
+        offload warm
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="offload-warm-") as folder:

@@ -2,6 +2,7 @@
 
 import re
 
+from offload_core.interfaces.cli.command_help import split_help
 from offload_core.interfaces.cli.commands import COMMANDS
 
 _HEAD = """\
@@ -33,7 +34,10 @@ def _described(name, command):
     usage = " ".join([name, *(_named(each) if each.required else f"[{_named(each)}]" for each in arguments)])
     yield f"## {name}\n"
     yield f"`{usage}`\n"
-    yield _text(command.help or "") + "\n"
+    described, examples = split_help(command.help)
+    yield _text(described) + "\n"
+    if examples:
+        yield "\n".join(["```text", *examples, "```\n"])
     shown = [each for each in command.params if not each.hidden and each.name != "help"]
     if shown:
         yield "| | Default | |\n|---|---|---|"
