@@ -165,6 +165,7 @@ if TYPE_CHECKING:
     from offload_hooks.errors import StoreFullError as StoreFullError
     from offload_hooks.errors import StoreTimeoutError as StoreTimeoutError
     from offload_hooks.errors import StoreUnavailableError as StoreUnavailableError
+    from offload_hooks.errors import StoreUnreachableError as StoreUnreachableError
     from offload_hooks.errors import TopicDeletedError as TopicDeletedError
     from offload_hooks.errors import TopicTerminatedError as TopicTerminatedError
     from offload_hooks.errors import TruncatedError as TruncatedError
@@ -248,7 +249,8 @@ _PLACES = {
         LiveAttemptError MetadataError MissingExtraError NoReadableCopyError ObjectExistsError
         ObjectNotFoundError OffloadError OffloadStoppedError OptionError OutcomeUnknownError
         OwnershipLostError PaddingError PayloadError PluginError RangeError SchemaError StoreError
-        StoreFullError StoreTimeoutError StoreUnavailableError TopicDeletedError TopicTerminatedError
+        StoreFullError StoreTimeoutError StoreUnavailableError StoreUnreachableError TopicDeletedError
+        TopicTerminatedError
         TruncatedError UnknownLedgerError UnknownPluginError UnknownTopicError UnknownTransactionError
         UnresolvedTransactionError UnsupportedVersionError UploadError VersionConflictError
         VersionMismatchError

@@ -35,7 +35,7 @@ from offload_hooks import (
     hookimpl,
 )
 from offload_hooks.counts import count_retry
-from offload_hooks.errors import ObjectExistsError, OffloadError, UploadError
+from offload_hooks.errors import ObjectExistsError, OffloadError, StoreUnreachableError, UploadError
 from offload_hooks.option_text import as_count, as_flag, as_seconds
 from offload_layers.per_process import PerProcess
 from offload_layers.rest import Rest
@@ -53,9 +53,11 @@ _LEAST_S = 1e-9
 """What is left of a budget that a first attempt has used up: stamina warns of 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Attempts:
     """How often, how long and with what waits a call is made again.
+
+    A store that was never reached is asked once: its address is probably wrong.
 
     Attributes:
         most: the most attempts, the first included.
@@ -63,6 +65,7 @@ class Attempts:
         first_wait_s: the wait after the first attempt; it doubles with each further one.
         longest_wait_s: the longest wait, but for what a store asks for.
         jitter_s: up to so much is added to each wait, at random.
+        was_reached: the store answered before.
     """
 
     most: int
@@ -70,16 +73,24 @@ class Attempts:
     first_wait_s: float
     longest_wait_s: float
     jitter_s: float
+    was_reached: bool = False
 
-    def run(self, hook: str, key: str, call: Callable[[], _T]) -> _T:
-        """Call, and call again where that may help; each further attempt is logged with the hook and the key."""
+    def run(self, hook: str, key: str, call: Callable[[], _T], *, asks: bool = True) -> _T:
+        """Call, and call again where that may help; each further attempt is logged with the hook and the key.
+
+        `asks` is False where an answer does not mean yet that the store was reached.
+        """
         began = time.monotonic()
         try:
-            return call()
+            answer = call()
         except OffloadError as error:
-            if not error.retryable:
+            self.was_reached |= not isinstance(error, StoreUnreachableError)
+            if not (error.retryable and self.was_reached):
                 raise
             failed = [error]
+        else:
+            self.was_reached |= asks
+            return answer
         # Only now, since the loop costs more than many a call. What failed is its first attempt.
         deadline = float("inf") if self.budget_s is None else began + self.budget_s
         failure = ""
@@ -178,7 +189,7 @@ def resumed(
 
     The first call of `reopen` is made at once, not with the first item. Attempts are counted anew after each item.
     """
-    first = attempts.run(hook, prefix, lambda: iter(reopen(None)))
+    first = attempts.run(hook, prefix, lambda: iter(reopen(None)), asks=False)
     return _items(attempts, hook, prefix, reopen, first)
 
 
@@ -195,6 +206,7 @@ def _items(
             item = next(listing, None)
         except OffloadError as error:
             listing, item = attempts.run(hook, prefix, _again(error, reopen, last))
+        attempts.was_reached = True
         if item is None:
             return
         last = item

@@ -223,6 +223,10 @@ class StoreUnavailableError(StoreError, ConnectionError):
         return super().fields() | waiting
 
 
+class StoreUnreachableError(StoreUnavailableError):
+    """No connection to the store was made: nothing listens at its address, or its name is not known."""
+
+
 class StoreTimeoutError(StoreUnavailableError, TimeoutError):
     """The store did not answer in time; whether it acted is not known."""
 

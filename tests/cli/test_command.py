@@ -62,6 +62,22 @@ def test_a_process_ends_with_the_code_of_its_error(offload_process, orders):
     assert "UnknownTopicError: no topic persistent://acme/cold/order" in result.err
 
 
+def test_an_error_that_nothing_expects_is_two_lines_without_a_trace(offload, orders, monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError("by test, of s3://a:geheim@bucket")
+
+    monkeypatch.setattr("offload_core.interfaces.cli.ls.rows_of", fail)
+    done = offload("ls", orders)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines() == [
+        "offload: unexpected ZeroDivisionError: by test, of s3://********@bucket",
+        "offload: this is a fault of pulsar-offload; please report it with what --debug prints",
+    ]
+    shown = offload("ls", orders, "--debug").err
+    assert shown.startswith("Traceback (most recent call last):")
+    assert "geheim" not in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +17,7 @@ from offload_hooks.errors import (
     OptionError,
     StoreTimeoutError,
     StoreUnavailableError,
+    StoreUnreachableError,
 )
 from offload_hooks.testing import FaultLayer, FaultPlan, MemoryDriver
 from offload_layers.retry import RetryLayer
@@ -86,6 +88,38 @@ def test_an_error_that_becomes_lasting_ends_it(driver, waits):
     with pytest.raises(AccessDeniedError):
         retried(driver, stats).stat("k")
     assert stats.calls == 2
+
+
+def test_a_store_that_was_never_reached_is_asked_once(driver, waits):
+    below = Stats(StoreUnreachableError("nothing answers"))
+    with pytest.raises(StoreUnreachableError):
+        retried(driver, below).stat("k")
+    assert (below.calls, waits) == (1, [])
+
+
+@pytest.mark.usefixtures("waits")
+@pytest.mark.parametrize("answer", [AccessDeniedError("no"), ObjectNotFoundError("none"), None])
+def test_one_that_was_reached_before_is_asked_again(driver, answer):
+    below = Stats(answer or driver.stat("k"), StoreUnreachableError("nothing answers"), driver.stat("k"))
+    tier = retried(driver, below)
+    with suppress(AccessDeniedError, ObjectNotFoundError):
+        tier.stat("k")
+    assert tier.stat("k").size_bytes == 10
+    assert below.calls == 3
+
+
+@pytest.mark.usefixtures("waits")
+def test_a_listing_that_has_not_begun_reaches_no_store(driver):
+    listings = iter([StoreUnreachableError("nothing answers")])
+
+    class Listings:
+        @hookimpl
+        def list_objects(self):
+            raise next(listings)
+            yield
+
+    with pytest.raises(StoreUnreachableError):
+        list(retried(driver, Listings()).list_objects())
 
 
 @pytest.mark.parametrize("attempts", [1, "3"])

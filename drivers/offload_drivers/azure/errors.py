@@ -24,6 +24,7 @@ from azure.core.exceptions import (
 )
 
 from offload_drivers.retry_after import seconds_to_wait
+from offload_drivers.unreachable import unreachable
 from offload_hooks.errors import (
     AccessDeniedError,
     InvalidKeyError,
@@ -141,6 +142,9 @@ class Translator:
                 f"{failed}: the server's certificate is not trusted, or TLS failed",
                 hint="The option ca_bundle names the certificates to trust.",
             )
+        connection = unreachable(failed, error)
+        if connection is not None:
+            return connection
         if isinstance(error, AzureError | aiohttp.ClientError | OSError):
             return StoreUnavailableError(
                 f"{failed}: the store cannot be reached, or the connection broke", found=type(error).__name__

@@ -16,6 +16,7 @@ import aiohttp
 import google.auth.exceptions
 
 from offload_drivers.retry_after import seconds_to_wait
+from offload_drivers.unreachable import unreachable
 from offload_hooks.errors import (
     AccessDeniedError,
     ObjectExistsError,
@@ -102,6 +103,9 @@ def _translation(error: Exception, what: str, bucket: str, creates: bool) -> Off
         )
     if isinstance(error, aiohttp.InvalidURL):
         return StoreError(f"{failed}: the store's address is no URL")
+    connection = unreachable(failed, error)
+    if connection is not None:
+        return connection
     if isinstance(error, aiohttp.ClientError | OSError):
         return StoreUnavailableError(
             f"{failed}: the store cannot be reached, or the connection broke", found=type(error).__name__

@@ -17,6 +17,7 @@ from botocore import exceptions as botocore
 from botocore.parsers import ResponseParserError
 
 from offload_drivers.retry_after import seconds_to_wait
+from offload_drivers.unreachable import unreachable
 from offload_hooks.errors import (
     AccessDeniedError,
     InvalidKeyError,
@@ -240,6 +241,9 @@ def _of_no_answer(error: Exception, action: str, bucket: str, key: str | None) -
         return OptionError(
             f"cannot {action}: an option or the AWS configuration is wrong", key=key, found=found
         )
+    connection = unreachable(f"cannot {action}", error if inner is None else inner)
+    if connection is not None:
+        return connection.at(key=key)
     if isinstance(error, _NO_ANSWER):
         return StoreUnavailableError(f"cannot {action}: the store does not answer", key=key, found=found)
     return StoreError(f"cannot {action}", key=key, found=found)

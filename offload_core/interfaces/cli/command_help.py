@@ -103,6 +103,11 @@ class HelpedGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
+def is_usage_error(error: BaseException) -> bool:
+    """Return True for an error of typer's: a wrong option or name. Where its class is differs by typer's version."""
+    return hasattr(error, "format_message")
+
+
 def _print_version(is_wanted: bool) -> None:
     if is_wanted:
         typer.echo(f"offload {version('pulsar-offload')}")

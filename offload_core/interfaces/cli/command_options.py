@@ -25,7 +25,8 @@ import stamina
 import typer
 from typer.models import ArgumentInfo
 
-from offload_core.interfaces.cli.terminal import err, print_failure, printable
+from offload_core.interfaces.cli.command_help import is_usage_error
+from offload_core.interfaces.cli.terminal import err, print_failure, print_unexpected, printable
 from offload_core.metadata.catalogue import Records, TierReader, TopicName, open_records, open_tier
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.storage.executors import Executor, ProcessExecutor, ThreadExecutor
@@ -362,11 +363,15 @@ def _reported(debug: bool, *, failed: int = 1) -> Iterator[None]:
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the exit
         raise typer.Exit(1) from None
-    except (OffloadError, OSError) as error:
+    except Exception as error:
+        if isinstance(error, (typer.Exit, typer.Abort)) or is_usage_error(error):
+            raise
         if debug:
             sys.stderr.write(masked("".join(traceback.format_exception(error))))
-        else:
+        elif isinstance(error, (OffloadError, OSError)):
             print_failure(masked(str(error)))
+        else:
+            print_unexpected(error)
         raise typer.Exit(2 if isinstance(error, _CALLERS_ERRORS) else failed) from None
 
 

@@ -53,11 +53,18 @@ def _run() -> None:
     os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
     try:
         ended = make_app()(prog_name="offload", standalone_mode=False)
-    except Exception as error:  # how typer's own errors are called differs by its version
-        if not hasattr(error, "format_message"):
+    except Exception as error:
+        from offload_core.interfaces.cli.command_help import is_usage_error
+
+        if is_usage_error(error):
+            _print_usage_error(error)
+            raise SystemExit(2) from None
+        if "--debug" in sys.argv:
             raise
-        _print_usage_error(error)
-        raise SystemExit(2) from None
+        from offload_core.interfaces.cli.terminal import print_unexpected
+
+        print_unexpected(error)
+        raise SystemExit(1) from None
     if ended:
         raise SystemExit(ended)
 

@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offload_hooks.private_files import replacing
+from offload_hooks.shown_urls import masked
 
 if TYPE_CHECKING:  # imported by commands that show a bar
     from rich.progress import Progress
@@ -91,6 +92,12 @@ def print_line(text: str) -> None:
 def print_failure(text: str) -> None:
     """Print in red what failed, on the standard error."""
     err.print(printable(f"offload: {text}"), style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_unexpected(error: BaseException) -> None:
+    """Print an error that nothing in the program expects: in one line, and where its trace is."""
+    print_failure(masked(f"unexpected {type(error).__name__}: {error}"))
+    print_failure("this is a fault of pulsar-offload; please report it with what --debug prints")
 
 
 def byte_bar(*, shown: bool = True) -> Progress:

@@ -218,4 +218,12 @@ def open_iceberg(text: str, properties: Mapping[str, str]) -> IcebergTarget:
     name, separator, identifier = text.partition("/")
     if not separator or not name or "." not in identifier.strip("."):
         raise OptionError("this names no Iceberg table", expected="iceberg:CATALOG/NAMESPACE.TABLE")
-    return IcebergTarget(load_catalog(name, **properties), identifier)
+    try:
+        catalog = load_catalog(name, **properties)
+    except Exception as error:
+        raise OptionError(
+            f"the Iceberg catalog {name!r} cannot be opened",
+            found=f"{type(error).__name__}: {error}",
+            hint=f"Configure it in .pyiceberg.yaml, or by PYICEBERG_CATALOG__{name.upper()}__URI.",
+        ) from error
+    return IcebergTarget(catalog, identifier)
