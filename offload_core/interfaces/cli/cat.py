@@ -26,7 +26,7 @@ from rich.text import Text
 from offload_core.format.messages.message_columns import Level
 from offload_core.interfaces.cli.command_options import TierOptions, command
 from offload_core.interfaces.cli.scan_options import MessagesRead
-from offload_core.interfaces.cli.terminal import byte_bar, err, out, output_file, printable
+from offload_core.interfaces.cli.terminal import byte_bar, err, out, output_file, print_table, printable
 from offload_core.metadata.catalogue import Topic
 from offload_core.reading.scan import Scan, select_catalogue, select_topics
 from offload_core.reading.scan import scan as scan_tier
@@ -85,7 +85,7 @@ def cat(
         rows = scan_tier(tier, scan.topics, options, task_bytes=_TASK_BYTES)
         if format_ is RowFormat.TABLE:
             shown = _TABLE_ROWS if limit is None else limit
-            print_table(rows.schema, _batches(rows, limit, shown=False), shown)
+            print_messages(rows.schema, _batches(rows, limit, shown=False), shown)
         elif format_ is RowFormat.PARQUET and output is not None:
             write_parquet(rows.schema, _batches(rows, limit, shown=True), output)
         else:
@@ -149,7 +149,7 @@ def head(
                     write_jsonl(found.to_batches(), None)
                 else:
                     out.print(Text(topic.label, style="bold"))
-                    print_table(found.schema, found.to_batches(), limit)
+                    print_messages(found.schema, found.to_batches(), limit)
                     out.print()
         if has_failed:
             raise typer.Exit(1)
@@ -179,18 +179,23 @@ _CONTROLS = {code: f"\\u{code:04x}" for code in range(0x80, 0xA0)}
 """Escapes of characters that JSON leaves as they are and a terminal may obey."""
 
 
-def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int) -> None:
+_LEAST_NEEDED = ("__batchIndex", "__messageProperties")
+_NAMES_AND_NUMBERS = ("__ledgerId", "__entryId", "__batchIndex", "__publishTime", "__key", "__topic")
+
+
+def print_messages(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int) -> None:
     """Print at most `limit` rows, and a note if there are more."""
     table = Table(*schema.names, box=None, pad_edge=False)
+    prose = [name for name in schema.names if name not in _NAMES_AND_NUMBERS]
     for count, row in enumerate(_rows(batches)):
         if count == limit:
-            out.print(table)
+            print_table(table, drop=_LEAST_NEEDED, prose=prose)
             err.print(
                 f"{limit} rows are shown; there are more. Ask with --limit, or write all with --format."
             )
             return
         table.add_row(*(Text(_shown(row[name])) for name in schema.names))
-    out.print(table)
+    print_table(table, drop=_LEAST_NEEDED, prose=prose)
 
 
 def write_jsonl(batches: Iterable[pa.RecordBatch], output: Path | None) -> None:

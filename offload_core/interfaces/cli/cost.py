@@ -20,7 +20,7 @@ from offload_core.interfaces.cli.command_options import (
     parse_size,
 )
 from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at
-from offload_core.interfaces.cli.terminal import cell, err, out, printable, size, warn
+from offload_core.interfaces.cli.terminal import cell, err, out, print_table, printable, size, warn
 from offload_core.maintenance.inventory.charges import (
     Money,
     Saving,
@@ -279,9 +279,9 @@ def print_costs(costs: Costs) -> None:
     for name in costs.classes_without_price:
         taken = "the prices of the default class are taken"
         err.print(printable(f"no prices for the storage class {name}: {taken}"), style="yellow", markup=False)
-    out.print(_stored_table(costs))
+    print_table(_stored_table(costs), drop=("parts", "objects", "copies", "month"))
     if costs.scan is not None:
-        out.print(_scan_table(costs.scan, tariff, costs.leaves))
+        print_table(_scan_table(costs.scan, tariff, costs.leaves), drop=("lookups", "listings"))
         if costs.scan.ends_early:
             err.print("the scan may end before all of this is asked for", highlight=False)
     if costs.saving is not None:
@@ -357,7 +357,7 @@ def _print_saving(costs: Costs, saving: Saving) -> None:
     if saving.scan is not None and saving.scan_then is not None:
         table.add_row("requests of a scan", f"{saving.scan.total:,}", f"{saving.scan_then.total:,}")
         table.add_row("cost of a scan", amount(saving.scan_cost), amount(saving.scan_cost_then))
-    out.print(table)
+    print_table(table)
     parts = {
         "reading": saving.reading,
         "egress": saving.egress,

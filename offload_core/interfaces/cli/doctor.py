@@ -15,7 +15,7 @@ from rich.table import Table
 
 from offload_core.interfaces.cli.command_options import AsJson, TierOptions, command
 from offload_core.interfaces.cli.configured import ConfigFile
-from offload_core.interfaces.cli.terminal import cell, err, out, print_line
+from offload_core.interfaces.cli.terminal import cell, err, print_line, print_table
 from offload_core.maintenance.doctor import DEFAULT_BYTES, STATUSES, CheckFinding, Diagnosis, Status, examine
 from offload_core.writing.configuration import FILE_VARIABLE, load_configuration
 
@@ -88,7 +88,7 @@ def _print(diagnosis: Diagnosis) -> None:
         status.stylize(_COLORS[finding.status])
         fix = [cell(finding.fix)] if len(table.columns) > 4 else []
         table.add_row(result.name, status, f"{result.seconds:.3f}", cell(finding.seen), *fix)
-    out.print(table)
+    print_table(table, drop=("seconds",), prose=("seen", "what to do"))
     counts = ", ".join(f"{diagnosis.count(status)} {status}" for status in STATUSES)
     broken_off = "broken off: " if diagnosis.interrupted else ""
     print_line(f"{broken_off}{counts}; {diagnosis.driver} at {diagnosis.location}")

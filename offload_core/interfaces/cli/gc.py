@@ -26,10 +26,10 @@ from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at
 from offload_core.interfaces.cli.terminal import (
     cell,
     err,
-    out,
     print_failure,
     print_line,
     print_streamed,
+    print_table,
     size,
     table_of,
     warn,
@@ -243,7 +243,7 @@ def show(
         if count <= _SHOWN:
             table.add_row(*_row(outcome, now))
     if table.row_count:
-        out.print(table)
+        print_table(table, drop=("age", "size"))
     if count > _SHOWN:
         err.print(f"{count - _SHOWN:,} more; for all ask with --json", highlight=False)
     for line in summary_lines(summary, is_dry=bool(about["dry_run"])):

@@ -31,7 +31,7 @@ from offload_core.interfaces.cli.ledger_facts import (
     record_to_json,
     recorded_state,
 )
-from offload_core.interfaces.cli.terminal import cell, out, print_streamed, printable
+from offload_core.interfaces.cli.terminal import cell, out, print_streamed, print_table, printable
 from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES, read_index
 from offload_core.metadata.records.filter_record import indexed_filter
 from offload_core.storage.tier import Tier
@@ -193,7 +193,7 @@ def _print(
     lost = ObjectMarks.of((data or index_stat).user_metadata).lost
     if lost is not None:
         facts.add_row("lost entries", cell(f"it was saved from a damaged object, and lacks {lost.pack()}"))
-    out.print(facts)
+    print_table(facts)
     for ledger in index.ledgers:
         out.print(f"\n[bold]ledger {ledger.ledger_id}[/bold]")
         about = Table(box=None, show_header=False, pad_edge=False)
@@ -202,7 +202,7 @@ def _print(
         record = indexed_filter(ledger)
         if record is not None:
             about.add_row("filtered", cell(filter_note([record])))
-        out.print(about)
+        print_table(about)
         table = Table(box=None, pad_edge=False)
         for column in ("part", "offset", "length", "first entry", "last entry"):
             table.add_column(column, justify="right")
@@ -211,7 +211,7 @@ def _print(
             last = "–" if block.end_entry_id is None else str(block.end_entry_id - 1)
             place = (block.part_number, block.offset, block.length, block.first_entry_id)
             table.add_row(*(str(fact) for fact in place), last, cell(headers[block.offset]))
-        out.print(table)
+        print_table(table, drop=("last entry",), prose=("header",))
 
 
 def _size_note(index: ObjectIndex, data: ObjectStat | None) -> str:

@@ -25,7 +25,15 @@ from offload_core.interfaces.cli.command_options import (
 )
 from offload_core.interfaces.cli.ledger_facts import filter_note, indexed, record_to_json, recorded_state
 from offload_core.interfaces.cli.nothing_found import FoundTopics, missing_warned_of
-from offload_core.interfaces.cli.terminal import cell, count_bar, out, print_streamed, size, table_of, time
+from offload_core.interfaces.cli.terminal import (
+    cell,
+    count_bar,
+    print_streamed,
+    print_table,
+    size,
+    table_of,
+    time,
+)
 from offload_core.maintenance.inventory import Row, RowLevel, Spool, TopicPatterns, recorded_ledgers, rows_of
 from offload_core.metadata.catalogue import Ledger, StoredObject, TierReader, TopicName
 from offload_core.metadata.catalogue.survey import FoundLedger, LedgerSurvey
@@ -206,12 +214,10 @@ def print_rows(rows: Iterator[Row], level: RowLevel, shown: Shown) -> None:
     while True:
         table = Table(box=None, pad_edge=False)
         for name, _, is_number in columns:
-            table.add_column(
-                name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold"
-            )
+            table.add_column(name, justify="right" if is_number else "left")
         for row in some:
             table.add_row(*(value(row) for _, value, _ in columns))
-        out.print(table)
+        print_table(table, drop=_LEAST_NEEDED)
         some = list(islice(rows, ROWS_AT_ONCE))
         if not some:
             return
@@ -225,7 +231,20 @@ def print_problems(problems: Iterator[StoredObject]) -> None:
         for stored in some:
             code, words = stored.complaint or ("", "")
             table.add_row(code, cell(stored.key.data_key), cell(words))
-        out.print(table)
+        print_table(table, prose=("what is wrong",))
+
+
+_LEAST_NEEDED = (
+    "attempts",
+    "oldest",
+    "blocks",
+    "storage class",
+    "hot",
+    "format",
+    "filtered",
+    "newest",
+    "written",
+)
 
 
 def _columns(level: RowLevel, shown: Shown) -> Iterator[_Column]:

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from offload_core.interfaces.cli.command_help import CommandGroup
 from offload_core.interfaces.cli.command_options import AsJson, command
-from offload_core.interfaces.cli.terminal import cell, out, print_line, printable
+from offload_core.interfaces.cli.terminal import cell, print_line, print_table, printable
 from offload_core.storage.tier import survey
 from offload_core.storage.tier.registry import DRIVERS, URL_SCHEMES, distribution_of, installed
 from offload_hooks.errors import MissingExtraError, OptionError
@@ -42,7 +42,7 @@ def plugins(context: typer.Context, as_json: AsJson = False) -> None:
             report.status,
             cell(report.problem),
         )
-    out.print(table)
+    print_table(table, drop=("version", "from"), prose=("problem",))
 
 
 TEMPLATE = Path(__file__).parent / "driver_template"

@@ -21,7 +21,7 @@ from offload_core.interfaces.cli.command_options import (
 )
 from offload_core.interfaces.cli.ledger_facts import record_to_json
 from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at
-from offload_core.interfaces.cli.terminal import cell, out, print_line, print_streamed, warn
+from offload_core.interfaces.cli.terminal import cell, out, print_line, print_streamed, print_table, warn
 from offload_core.maintenance.record_recovery import (
     APPROXIMATE,
     NEVER_KNOWN,
@@ -157,7 +157,7 @@ def _print(found: Iterator[Recovered], *, written: bool) -> None:
         line = f"{name}: {len(ledgers)} ledgers, {entries:,} entries: {what}"
         print_line(line)
         if rebuilt.unknown:
-            out.print(_unknown_table(rebuilt.unknown))
+            print_table(_unknown_table(rebuilt.unknown))
     if not counts:
         out.print("no topics: nothing to be recovered was found", highlight=False)
     for outcome in RecoveryOutcome:

@@ -17,6 +17,7 @@ from offload_core.interfaces.cli.terminal import (
     out,
     print_failure,
     print_line,
+    print_table,
     printable,
     size,
     table_of,
@@ -69,7 +70,7 @@ def show_relocated(done: Relocated, changes: Sequence[Relocation], *, as_json: b
         typer.echo(json.dumps(_to_json(done, changes), indent=2))
         return
     if any(plan.moves for plan in done.plans):
-        out.print(_table(done))
+        print_table(_table(done), drop=("how", "format", "payloads"))
     for plan in done.plans:
         for left in plan.left:
             ledgers = id_ranges(left.ledger_ids)

@@ -31,7 +31,15 @@ from offload_core.interfaces.cli.given_copies import (
     open_live,
     show_copies,
 )
-from offload_core.interfaces.cli.terminal import cell, err, out, print_failure, print_line, table_of
+from offload_core.interfaces.cli.terminal import (
+    cell,
+    err,
+    out,
+    print_failure,
+    print_line,
+    print_table,
+    table_of,
+)
 from offload_core.maintenance.live import LiveReplacements
 from offload_core.maintenance.repair import Action, HotCopies, PlannedRepair, Repair, Repaired
 from offload_core.maintenance.repair.pair_changes import pulsars_bits
@@ -390,7 +398,7 @@ def show(
                 cell(lost),
                 cell(each.choice.why),
             )
-        out.print(table)
+        print_table(table, drop=("lost", "saved"), prose=("found", "why"))
     for each, was in zip(planned, found, strict=True):
         for line in by_hand(each, live=live):
             print_line(f"{each.key}: {line}")

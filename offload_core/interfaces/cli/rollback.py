@@ -23,7 +23,17 @@ from offload_core.interfaces.cli.command_options import (
     TopicNames,
     command,
 )
-from offload_core.interfaces.cli.terminal import cell, err, id_ranges, out, print_line, printable, size, time
+from offload_core.interfaces.cli.terminal import (
+    cell,
+    err,
+    id_ranges,
+    out,
+    print_line,
+    print_table,
+    printable,
+    size,
+    time,
+)
 from offload_core.maintenance.rollback import (
     Allowed,
     JudgedObject,
@@ -59,7 +69,7 @@ def plan(where: TierOptions, records: RecordOptions, prefix: Prefix = "", as_jso
             typer.echo(json.dumps(plan_to_json(planned), indent=2))
         else:
             if any(topic.streamed for topic in planned.topics):
-                out.print(plan_table(planned))
+                print_table(plan_table(planned), drop=_LEAST_NEEDED, prose=("what to do",))
             for line in plan_statement(planned):
                 print_line(line)
         if not planned.loses_nothing:
@@ -75,7 +85,7 @@ def list_objects(where: TierOptions, prefix: Prefix = "", as_json: AsJson = Fals
             typer.echo(json.dumps(listing_to_json(found), indent=2))
             return
         if found:
-            out.print(listing_table(found))
+            print_table(listing_table(found), drop=("newest", "size", "ledgers"), prose=("what is wrong",))
         counts = Counter(each.state for each in found)
         count = sum(each.foreign is None for each in found)
         counted = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
@@ -171,7 +181,7 @@ def _show(
         typer.echo(json.dumps(deletion_to_json(chosen, done, allowed, freed), indent=2))
         return
     if chosen:
-        out.print(deletion_table(chosen, done, allowed))
+        print_table(deletion_table(chosen, done, allowed), drop=("ledgers", "size"), prose=("why",))
     due = [each for each in chosen if allowed.allows(each.verdict)] if done is None else done
     for topic, each in freed.items():
         if each.ledger_ids:
@@ -218,6 +228,9 @@ _ADVICE = {
 
 
 # --- plan --------------------------------------------------------------------------------------
+
+
+_LEAST_NEEDED = ("stored", "in segments", "size", "entries")
 
 
 def plan_table(planned: RollbackPlan) -> Table:

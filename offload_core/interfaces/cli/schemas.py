@@ -12,7 +12,7 @@ from rich.table import Table
 from offload_core.format.schemas import schema_to_json
 from offload_core.interfaces.cli.command_help import CommandGroup
 from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, TierOptions, command
-from offload_core.interfaces.cli.terminal import cell, out
+from offload_core.interfaces.cli.terminal import cell, out, print_table
 from offload_core.metadata.catalogue import TierReader, TopicName, parse_topic
 from offload_core.reading.scan import ScanOptions
 from offload_core.reading.scan.scanning import sampler
@@ -88,7 +88,7 @@ def show(
                     "–" if version.timestamp_ms is None else str(version.timestamp_ms),
                     cell(definition if len(definition) <= 60 else f"{definition[:59]}…"),
                 )
-        out.print(table)
+        print_table(table, drop=("registered",), prose=("definition",))
 
 
 def _provider(source: str, tier: TierReader) -> SchemaProvider:

@@ -14,7 +14,7 @@ from rich.table import Table
 from offload_core.interfaces.cli.command_help import CommandGroup
 from offload_core.interfaces.cli.command_options import AsJson, OptionGroup, command
 from offload_core.interfaces.cli.configured import ServiceOptions, on_policies
-from offload_core.interfaces.cli.terminal import cell, out
+from offload_core.interfaces.cli.terminal import cell, print_table
 from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.writing.policy_store import PolicyStore
 from offload_hooks.errors import MissingExtraError
@@ -94,7 +94,7 @@ def show(service: ServiceOptions, as_json: AsJson = False) -> None:
     table = Table("setting", "value", box=None, pad_edge=False)
     for name, value in _flat(settings):
         table.add_row(cell(name), cell("" if value is None else str(value)))
-    out.print(table)
+    print_table(table, prose=("value",))
 
 
 def _flat(settings: dict[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
@@ -121,7 +121,7 @@ def explain(
     table = Table("policy", "value", "said by", box=None, pad_edge=False)
     for row, value, origin in rows:
         table.add_row(cell(row), cell(value), origin)
-    out.print(table)
+    print_table(table, prose=("value",))
 
 
 def config_group() -> typer.Typer:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import typer
 from rich.console import Console
 from rich.filesize import decimal
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -55,11 +56,53 @@ def cell(text: str | None) -> Text:
 
 
 def table_of(*names: str, right: Collection[str] = ()) -> Table:
-    """A table of these columns, some of them to the right; what is too wide is folded, and nothing is left out."""
+    """A table of these columns, some of them to the right."""
     table = Table(box=None, pad_edge=False)
     for name in names:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        table.add_column(name, justify="right" if name in right else "left")
     return table
+
+
+_WIDE = out.options.update(width=100_000)
+_LEAST_PROSE = 20
+"""Characters of a line of text that is folded, at least."""
+
+
+def print_table(table: Table, *, drop: Collection[str] = (), prose: Collection[str] = ()) -> None:
+    """Print a table whose names, keys and numbers are never broken.
+
+    Args:
+        drop: columns that a terminal may have no room for: the first ones go first. What is too wide then runs over.
+        prose: columns whose text is folded to the room that there is.
+    """
+    for column in table.columns:
+        column.no_wrap, column.overflow = str(column.header) not in prose, "fold"
+        if out.is_terminal:
+            widest = max(Measurement.get(out, _WIDE, each).maximum for each in (column.header, *column.cells))
+            column.min_width = widest if column.no_wrap else min(widest, _LEAST_PROSE)
+    least, most = Measurement.get(out, _WIDE, table)
+    for name in drop:
+        if least <= out.width:
+            break
+        table = _without(table, name)
+        least, most = Measurement.get(out, _WIDE, table)
+    out.print(table, crop=False, width=max(least, min(most, out.width)))
+
+
+def _without(table: Table, name: str) -> Table:
+    kept = [column for column in table.columns if str(column.header) != name]
+    less = Table(box=None, pad_edge=False, show_header=table.show_header, style=table.style)
+    for column in kept:
+        less.add_column(
+            column.header,
+            justify=column.justify,
+            no_wrap=column.no_wrap,
+            overflow=column.overflow,
+            min_width=column.min_width,
+        )
+    for row in zip(*(column.cells for column in kept), strict=True):
+        less.add_row(*row)
+    return less
 
 
 def size(count: int | None) -> str:

@@ -19,7 +19,7 @@ from offload_core.interfaces.cli.command_options import AsJson, parse_seconds, p
 from offload_core.interfaces.cli.configured import on_configuration, on_topics, open_service
 from offload_core.interfaces.cli.ledger_facts import filter_note, recorded
 from offload_core.interfaces.cli.policy_commands import add_topic_policies
-from offload_core.interfaces.cli.terminal import byte_bar, err, out, printable
+from offload_core.interfaces.cli.terminal import byte_bar, err, out, print_table, printable
 from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.metadata.catalogue.policy_places import namespace_of
 from offload_core.metadata.catalogue.recorded_catalogue import ends_of_open
@@ -299,9 +299,9 @@ def transactions(
     facts.add_row("persisted position", _position(status.persisted_position))
     facts.add_row("aborted", str(status.aborted_count))
     facts.add_row("open", str(len(status.open_transactions)))
-    out.print(facts)
+    print_table(facts)
     if status.open_transactions:
-        out.print(_open_table(status, ages_s))
+        print_table(_open_table(status, ages_s))
 
 
 def _open_table(status: TransactionStatus, ages_s: dict[TransactionId, float]) -> Table:
@@ -359,7 +359,7 @@ def layout(configuration: Configuration, topic: Topic, live: OfLive = False, as_
         return
     letters = dict(zip(dict.fromkeys(each.key for each in ranges if each.key is not None), cycle(_LETTERS)))
     out.print(_ledgers_table(ranges, letters))
-    out.print(_objects_table(ranges, letters))
+    print_table(_objects_table(ranges, letters), drop=("filtered", "what"))
 
 
 def _ranges(configuration: Configuration, name: TopicName) -> list[RecordedRange]:

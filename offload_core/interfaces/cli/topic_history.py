@@ -18,7 +18,7 @@ from offload_core.interfaces.cli.command_options import (
     TierOptions,
     command,
 )
-from offload_core.interfaces.cli.terminal import cell, count_bar, out, print_streamed, table_of, warn
+from offload_core.interfaces.cli.terminal import cell, count_bar, print_streamed, print_table, table_of, warn
 from offload_core.maintenance.inventory.ledger_history import Event, history_of
 from offload_core.metadata.catalogue import TierReader, TopicName, parse_topic
 from offload_core.metadata.catalogue.survey import LedgerSurvey
@@ -62,7 +62,7 @@ def history(
         if as_json:
             print_streamed({"topic": name.full, "events": iter(map(_to_json, shown))})
         else:
-            out.print(_table(shown))
+            print_table(_table(shown), drop=("source", "attempt"), prose=("detail",))
 
 
 def _warn_of(line: FormatError) -> None:

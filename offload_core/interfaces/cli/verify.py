@@ -27,6 +27,7 @@ from offload_core.interfaces.cli.terminal import (
     print_failure,
     print_line,
     print_streamed,
+    print_table,
     size,
     table_of,
 )
@@ -168,7 +169,7 @@ def _print(verification: Verification, limit: int, *, sealed: str) -> None:
             table.add_row(name, cell(place_of(finding)), cell(finding.expected), cell(finding.found))
             shown.add(finding.code)
     if table.row_count:
-        out.print(table)
+        print_table(table, drop=(), prose=("expected", "found"))
     for code in sorted(shown, key=lambda each: each.value):
         out.print(f"{code.value}: {code.meaning}; {code.helps}", markup=False, highlight=False)
     summary = verification.summary
