@@ -6,7 +6,7 @@ import os
 import pytest
 from entries import entry, pip17_object
 from records import MANAGED_LEDGERS
-from tiers import lay_out, lay_out_case
+from tiers import Names, lay_out, lay_out_case
 
 from offload_core.maintenance.verify import Code
 
@@ -47,11 +47,30 @@ def test_a_finding_has_its_place_its_meaning_and_what_helps(offload, damaged):
     assert offload("verify", root).code == 0
     result = offload("verify", root, "--deep")
     assert result.code == 1
-    heading, finding, explained, summary = result.out.splitlines()
-    assert heading.split() == ["finding", "where", "expected", "found"]
-    assert finding.startswith(f"message.checksum  {key}, ledger 8, entry 39, byte ")
-    assert explained == f"message.checksum: {Code.MESSAGE_CHECKSUM.meaning}; {Code.MESSAGE_CHECKSUM.helps}"
+    what, heading, finding, helps, _, summary = result.out.splitlines()
+    assert what == f"error: message.checksum: {Code.MESSAGE_CHECKSUM.meaning}"
+    assert heading.split() == ["topic", "object", "where", "expected", "found"]
+    assert finding.startswith(f"acme/cold/orders  {key}  ledger 8, entry 39, byte ")
+    assert helps == f"What to do: {Code.MESSAGE_CHECKSUM.helps}."
     assert summary.endswith(": 1 errors, 0 warnings")
+
+
+def test_errors_come_first_by_kind_and_only_of_the_topics_that_are_wanted(offload, tmp_path):
+    for number, topic in enumerate(("a", "b", "c")):
+        names = Names(managed_ledger=f"acme/cold/persistent/{topic}")
+        lay_out(tmp_path, LEDGER, attempt=10 * number, names=names)
+        lay_out(tmp_path, LEDGER, attempt=10 * number + 1, names=names)  # the older copy is superseded
+        lay_out(tmp_path, LEDGER, attempt=10 * number + 2, names=names, parts=["data"])
+    lines = offload("verify", tmp_path).out.splitlines()
+    kinds = [line.split(": ")[0] for line in lines if line.startswith(("error: ", "warning: "))]
+    assert kinds == ["error", "warning"]
+    assert lines[-1].endswith("3 errors, 3 warnings")
+    [shown] = offload("verify", tmp_path, "--limit", "1").out.split("What to do")[:-1]
+    assert "error: object.no-index" in shown
+    report = offload("verify", tmp_path, "--topic", "acme/cold/b", "--json").json
+    assert {each["topic"] for each in report["findings"]} == {"persistent://acme/cold/b"}
+    assert len(report["findings"]) == 2
+    assert offload("verify", tmp_path, "--topic", "acme/cold/none").code == 2
 
 
 def test_the_report_for_machines(offload, damaged):
@@ -63,7 +82,7 @@ def test_the_report_for_machines(offload, damaged):
     assert said == [1, f"file://{root}", True, False]
     (finding,) = report["findings"]
     where = [finding[name] for name in ("key", "ledger", "entry", "block", "topic")]
-    assert where == [key, 8, 39, None, None]
+    assert where == [key, 8, 39, None, "persistent://acme/cold/orders"]
     assert (finding["code"], finding["severity"]) == ("message.checksum", "error")
     assert finding["expected"].startswith("CRC-32C ")
     assert report["failures"] == []
@@ -170,4 +189,5 @@ def test_a_sealed_block_that_was_changed_is_found(offload, tmp_path):
     (root / key).write_bytes((root / key).read_bytes().replace(b"plain", b"plane"))
     result = offload("verify", root, "--deep")
     assert result.code == 1
-    assert f"checksums.block  {key}, ledger 7, block 1, byte 0" in result.out
+    assert "error: checksums.block: " in result.out
+    assert f"{key}  ledger 7, block 1, byte 0" in result.out

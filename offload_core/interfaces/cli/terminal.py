@@ -86,7 +86,8 @@ def print_table(table: Table, *, drop: Collection[str] = (), prose: Collection[s
             break
         table = _without(table, name)
         least, most = Measurement.get(out, _WIDE, table)
-    out.print(table, crop=False, width=max(least, min(most, out.width)))
+    table.width = max(least, min(most, out.width))
+    out.print(table, crop=False)
 
 
 def _without(table: Table, name: str) -> Table:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from offload_core.interfaces.cli.command_options import (
     AllowEmpty,
@@ -17,6 +20,7 @@ from offload_core.interfaces.cli.command_options import (
     Prefix,
     RecordOptions,
     TierOptions,
+    TopicGlobs,
     command,
 )
 from offload_core.interfaces.cli.nothing_found import require_something
@@ -31,6 +35,7 @@ from offload_core.interfaces.cli.terminal import (
     size,
     table_of,
 )
+from offload_core.maintenance.inventory import TopicPatterns
 from offload_core.maintenance.verify import (
     Code,
     Finding,
@@ -87,6 +92,7 @@ def verify(
             help="With --deep: write checksums beside sound objects that have none; a dry run without --yes.",
         ),
     ] = False,
+    topic: TopicGlobs = None,
     allow_empty: AllowEmpty = False,
     prefix: Prefix = "",
     as_json: AsJson = False,
@@ -122,6 +128,7 @@ def verify(
         verification = Verification(
             tier.store,
             prefix=prefix,
+            takes=TopicPatterns(tuple(topic or ())),
             records=records.opener(tier),
             deep=deep,
             by_checksums=by_checksums,
@@ -160,41 +167,58 @@ def _progress(now: Summary) -> str:
 
 
 def _print(verification: Verification, limit: int, *, sealed: str) -> None:
-    table = table_of("finding", "where", "expected", "found")
-    shown: set[Code] = set()
-    for count, finding in enumerate(verification):
-        if count < limit:
-            name = cell(finding.code.value)
-            name.stylize(_COLORS[finding.severity])
-            table.add_row(name, cell(place_of(finding)), cell(finding.expected), cell(finding.found))
-            shown.add(finding.code)
-    if table.row_count:
-        print_table(table, drop=(), prose=("expected", "found"))
-    for code in sorted(shown, key=lambda each: each.value):
-        out.print(f"{code.value}: {code.meaning}; {code.helps}", markup=False, highlight=False)
+    found: dict[Severity, list[Finding]] = {Severity.ERROR: [], Severity.WARNING: []}
+    for finding in verification:
+        if len(found[finding.severity]) < limit:
+            found[finding.severity].append(finding)
+    shown = [*found[Severity.ERROR], *found[Severity.WARNING]][:limit]
+    for severity in found:
+        of_one = sorted((each for each in shown if each.severity is severity), key=_place)
+        for code, same in groupby(of_one, key=lambda finding: finding.code):
+            _print_same(code, list(same))
     summary = verification.summary
-    left = sum(summary.findings.values()) - table.row_count
+    left = sum(summary.findings.values()) - len(shown)
     if left:
         err.print(f"{left} more findings; ask with --limit, or for all with --json", highlight=False)
     print_line(_said(summary, sealed))
 
 
-def place_of(finding: Finding) -> str:
-    """The place of an error in one line: topic, object, ledger, block, entry and byte, as far as known."""
-    parts = [
-        finding.topic if finding.key is None else finding.key,
-        *(
-            f"{name} {value}"
-            for name, value in (
-                ("ledger", finding.ledger_id),
-                ("block", finding.block),
-                ("entry", finding.entry_id),
-                ("byte", finding.offset),
-            )
-            if value is not None
-        ),
+def _place(finding: Finding) -> tuple[str, str, str, int]:
+    return finding.code.value, finding.topic or "", finding.key or "", finding.offset or 0
+
+
+def _print_same(code: Code, findings: Sequence[Finding]) -> None:
+    """Print the findings of one kind, with what they mean and what helps."""
+    style = _COLORS[code.severity]
+    out.print(Text(f"{code.severity.value}: {code.value}: {code.meaning}", style=style), soft_wrap=True)
+    rows = [
+        {
+            "topic": (finding.topic or "").removeprefix("persistent://"),
+            "object": finding.key,
+            "where": _where_in(finding),
+            "expected": finding.expected,
+            "found": finding.found,
+        }
+        for finding in findings
     ]
-    return ", ".join(part for part in parts if part is not None)
+    columns = [name for name in rows[0] if any(row[name] for row in rows)]
+    table = table_of(*columns)
+    for row in rows:
+        table.add_row(*(cell(row[name]) for name in columns))
+    print_table(table, prose=("expected", "found"))
+    print_line(f"What to do: {code.helps}.")
+    print_line("")
+
+
+def _where_in(finding: Finding) -> str:
+    """The place in an object in one line: ledger, block, entry and byte, as far as known."""
+    places = {
+        "ledger": finding.ledger_id,
+        "block": finding.block,
+        "entry": finding.entry_id,
+        "byte": finding.offset,
+    }
+    return ", ".join(f"{name} {value}" for name, value in places.items() if value is not None)
 
 
 def _said(summary: Summary, sealed: str) -> str:

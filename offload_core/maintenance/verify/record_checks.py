@@ -31,7 +31,7 @@ from offload_core.metadata.catalogue.copy_check import (
 from offload_core.metadata.catalogue.known_tiers import is_another_place, place_text, tier_record
 from offload_core.metadata.catalogue.listing import Pair
 from offload_core.metadata.catalogue.survey import Survey, SurveyRow, packed, unpacked
-from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.metadata.records import (
     AttemptStatus,
     LedgerRecord,
@@ -518,8 +518,10 @@ def _superseded(copy: Copy, newest: Copy) -> Iterator[Finding]:
 def _finding(
     code: Code, copy: Copy, *, expected: str | None, found: str, entry_id: int | None = None
 ) -> Finding:
+    name = copy[0].managed_ledger
     return Finding(
         code=code,
+        topic=None if name is None else str(topic_of_managed_ledger(name)),
         key=copy[0].key.data_key,
         ledger_id=copy[1].ledger_id,
         entry_id=entry_id,

@@ -65,6 +65,7 @@ class Verification:
 
     Args:
         prefix: only objects whose keys begin so; with `records` the folder that they lie in.
+        takes: selects topics; None stands for objects that name none.
         records: opens managed ledgers' records, after the tier was listed; None for none.
         deep: verify every byte of data objects.
         executor: reads data objects, with `deep`; None for a thread a core.
@@ -84,6 +85,7 @@ class Verification:
         tier: Tier,
         *,
         prefix: str = "",
+        takes: Callable[[TopicName | None], bool] = lambda _: True,
         records: Callable[[], AbstractContextManager[Records]] | None = None,
         deep: bool = False,
         by_checksums: bool = False,
@@ -95,6 +97,7 @@ class Verification:
     ) -> None:
         self._tier = tier
         self._prefix = prefix
+        self._takes = takes
         self._records = records
         self._deep = deep
         self._by_checksums = by_checksums
@@ -144,12 +147,12 @@ class Verification:
             for examined in found:
                 if isinstance(examined, OffloadError):
                     self.summary.fail(examined)
-                elif examined is not None:
+                elif examined is not None and self._takes(_topic_of(examined.managed_ledger)):
                     number = survey.add(examined)
                     self.summary.objects += 1
                     self.summary.object_bytes += examined.size_bytes
                     self.summary.with_checksums += examined.has_checksums
-                    self._found.extend(examined.findings)
+                    self._found.extend(_of_topic(examined, examined.findings))
                     self._listener(self.summary)
                     yield number, examined
 
@@ -159,7 +162,8 @@ class Verification:
     def _listed(self, survey: VerificationSurvey) -> Iterator[list[Pair]]:
         """Yield the pairs of the tier, some at a time; checksums beside nothing go to the survey."""
         for listed in _in_batches(stream_attempts(self._tier, self._prefix), self._deep):
-            survey.add_lone_checksums([pair for pair in listed if pair.is_lone])
+            if self._takes(None):
+                survey.add_lone_checksums([pair for pair in listed if pair.is_lone])
             yield [pair for pair in listed if not pair.is_lone]
 
     def _tasks(self, survey: VerificationSurvey) -> Iterator[DeepTask]:
@@ -191,7 +195,7 @@ class Verification:
     def _take(self, survey: VerificationSurvey, result: DeepResult) -> None:
         under_way = self._under_way.pop(result.number)
         pair = under_way.examined.pair
-        self._found.extend(result.findings)
+        self._found.extend(_of_topic(under_way.examined, result.findings))
         if result.is_gone:
             return
         if result.failure is not None:
@@ -228,7 +232,7 @@ class Verification:
         folder = f"{self._prefix.removesuffix('/')}/" if self._prefix else ""
         check = RecordCheck(tier=self._tier, survey=survey, folder=folder, now_ms=self._now_ms)
         with opened() as records:
-            for topic, info in read_each(records, records.topics()):
+            for topic, info in read_each(records, filter(self._takes, records.topics())):
                 if isinstance(info, FormatError):
                     yield of_error(Code.RECORD_UNREADABLE, info, topic=str(topic))
                     continue
@@ -301,7 +305,7 @@ class Verification:
             return True  # its sidecar is damaged
 
     def _uploads(self) -> Iterator[Finding]:
-        if not self._tier.describe().capabilities.stale_uploads:
+        if not (self._tier.describe().capabilities.stale_uploads and self._takes(None)):
             return
         oldest = datetime.fromtimestamp(self._now_ms() / 1000, timezone.utc) - STALE_AFTER
         for stale in self._tier.list_uploads(self._prefix):
@@ -335,5 +339,16 @@ def _set_stops(survey: VerificationSurvey, number: int, counts: Sequence[LedgerC
 
 
 def _about(code: Code, stored: StoredPair) -> Finding:
-    topic = None if stored.managed_ledger is None else str(topic_of_managed_ledger(stored.managed_ledger))
-    return Finding(code=code, topic=topic, key=stored.key.data_key, ledger_id=stored.key.ledger_id)
+    topic = _topic_of(stored.managed_ledger)
+    named = None if topic is None else str(topic)
+    return Finding(code=code, topic=named, key=stored.key.data_key, ledger_id=stored.key.ledger_id)
+
+
+def _topic_of(managed_ledger: str | None) -> TopicName | None:
+    return None if managed_ledger is None else topic_of_managed_ledger(managed_ledger)
+
+
+def _of_topic(examined: Examined, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings of an object with its topic."""
+    topic = _topic_of(examined.managed_ledger)
+    return (finding if topic is None else replace(finding, topic=str(topic)) for finding in findings)
