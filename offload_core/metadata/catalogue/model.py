@@ -19,6 +19,7 @@ from offload_core.format.codec.ledger_metadata import LedgerMetadata
 from offload_core.format.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.format.codec.object_marks import NO_MARKS, ObjectMarks
 from offload_core.metadata.catalogue.copy_check import CopyStat
+from offload_core.metadata.catalogue.summaries import bytes_text, count_text, lines_of, table_of, topic_text
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
 from offload_core.metadata.records import LedgerRecord
 
@@ -274,6 +275,9 @@ class Topic:
     ledgers: tuple[Ledger, ...]
     lost: tuple[StoredObject, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<Topic {topic_text(self)}>"
+
     @property
     def full_name(self) -> str | None:
         """The name as text, None if it is not known."""
@@ -296,6 +300,18 @@ class Catalogue:
 
     topics: tuple[Topic, ...]
     strays: tuple[StoredObject, ...]
+
+    def __repr__(self) -> str:
+        return lines_of(self._heading, self.topics)
+
+    def _repr_html_(self) -> str:
+        return table_of(self._heading, self.topics)
+
+    @property
+    def _heading(self) -> str:
+        size = sum(ledger.data_bytes for topic in self.topics for ledger in topic.ledgers)
+        problems = count_text(len(self.problems), "problem")
+        return f"Catalogue of {count_text(len(self.topics), 'topic')}, {bytes_text(size)}, {problems}"
 
     @cached_property
     def problems(self) -> tuple[StoredObject, ...]:

@@ -42,6 +42,17 @@ class TierReader:
         self.options = dict(options or {})
         self.catalogue_cache = catalogue_cache
 
+    def __repr__(self) -> str:
+        return f"TierReader({self.store!r})"
+
+    def topics(self) -> tuple[str, ...]:
+        """The names of all topics in this tier, by one listing; objects that name no topic have none.
+
+        Raises:
+            StoreError: the tier cannot be listed.
+        """
+        return tuple(dict.fromkeys(each.full_name for each in self.catalogue().topics if each.full_name))
+
     def also(self, *tiers: str | os.PathLike[str] | Tier) -> TierReader:
         """This tier, read by records together with others that have the copies that it lacks; closing it closes all."""
         store = open_beside(self.store, tiers, self.options)

@@ -26,6 +26,7 @@ from offload_core.metadata.catalogue import (
     record_catalogue,
 )
 from offload_core.metadata.catalogue.record_source import read_priorities
+from offload_core.metadata.catalogue.summaries import MOST_LINES, bytes_text, count_text, html_table
 from offload_core.reading.scan.chunks_around import key_provider_of
 from offload_core.reading.scan.following import resume_offsets
 from offload_core.reading.scan.options import ScanOptions
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+_MOST_NAMES = 3
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scan:
     """Tasks over a Tier; iterate over its record batches, or hand `tasks` to workers.
@@ -59,6 +63,27 @@ class Scan:
     planned: tuple[ScanTask, ...]
     options: ReadOptions
     cuts: Cuts | None = None
+
+    def __repr__(self) -> str:
+        facts = "\n".join(f"  {name}: {text}" for name, text in self._facts())
+        return f"Scan of {self._topics()}\n{facts}"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"Scan of {self._topics()}", ("", ""), self._facts())
+
+    def _topics(self) -> str:
+        names = dict.fromkeys(extent.topic or "" for task in self.planned for extent in task.extents)
+        shown = [name.removeprefix("persistent://") for name in list(names)[:_MOST_NAMES]]
+        more = [f"{len(names) - len(shown):,} more"] if len(names) > len(shown) else []
+        return ", ".join([*shown, *more]) or "no topics"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        names = self.schema.names
+        more = [f"{len(names) - MOST_LINES:,} more"] if len(names) > MOST_LINES else []
+        return [
+            ("reads", f"{bytes_text(self.data_bytes)} in {count_text(len(self.planned), 'task')}"),
+            ("columns", ", ".join([*names[:MOST_LINES], *more])),
+        ]
 
     @cached_property
     def tasks(self) -> tuple[ScanTask, ...]:

@@ -1,0 +1,72 @@
+"""What Python shows of tiers, topics and scans at a prompt: a few lines of text, or a table in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # which shows itself by this
+    from offload_core.metadata.catalogue.model import Topic
+
+MOST_LINES = 20
+"""Lines of topics, or columns, that are shown of more."""
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+
+
+def bytes_text(count: int) -> str:
+    """Bytes in a unit that people read, as `197.6 kB`."""
+    amount, unit = float(count), 0
+    while amount >= 1000 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1000, unit + 1
+    return f"{count:,} bytes" if not unit else f"{amount:,.1f} {_UNITS[unit]}"
+
+
+def count_text(count: int, what: str) -> str:
+    """A number of things, as `1 topic` or `2,000 topics`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def topic_text(topic: Topic) -> str:
+    """A topic in one line."""
+    name, *facts = _facts(topic)
+    return f"{name}: {', '.join(facts)}"
+
+
+def lines_of(heading: str, topics: Sequence[Topic]) -> str:
+    """A heading, and a line for each of the first topics."""
+    more = [f"  … {len(topics) - MOST_LINES:,} more"] if len(topics) > MOST_LINES else []
+    return "\n".join([heading, *(f"  {topic_text(each)}" for each in topics[:MOST_LINES]), *more])
+
+
+def table_of(heading: str, topics: Sequence[Topic]) -> str:
+    """The same as a table in HTML."""
+    rows = [_facts(each) for each in topics[:MOST_LINES]]
+    more = [(f"… {len(topics) - MOST_LINES:,} more", "", "", "")] if len(topics) > MOST_LINES else []
+    return html_table(heading, ("topic", "ledgers", "entries", "size"), [*rows, *more])
+
+
+def html_table(heading: str, names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in HTML."""
+    return "".join(_html(heading, names, rows))
+
+
+def _html(heading: str, names: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    yield f"<table><caption>{escape(heading)}</caption><thead><tr>"
+    yield from (f"<th>{escape(name)}</th>" for name in names)
+    yield "</tr></thead><tbody>"
+    for row in rows:
+        yield "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>"
+    yield "</tbody></table>"
+
+
+def _facts(topic: Topic) -> tuple[str, str, str, str]:
+    counts = [each.entries for each in topic.ledgers]  # not known of an index that was not read yet
+    entries = "–" if None in counts else f"{sum(each or 0 for each in counts):,} entries"
+    return (
+        topic.label.removeprefix("persistent://"),
+        count_text(len(topic.ledgers), "ledger"),
+        entries,
+        bytes_text(sum(each.data_bytes for each in topic.ledgers)),
+    )
