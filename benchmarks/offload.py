@@ -1,7 +1,8 @@
 """Offload of sealed ledgers, from the embedded hot tier to an S3 service on this machine.
 
 Against Pulsar's offloader in a warm JVM: a ledger of 1 GiB of entries of 1 KiB. Ours is read from its files, every
-entry checked; Pulsar's offloader is handed the same entries from memory. The service shares all cores with either.
+entry checked; Pulsar's offloader is handed the same entries from memory. The service shares all cores with either. Both
+also to an endpoint that takes bytes and forgets them, so that the service is not what limits them.
 
 Appending meanwhile: one thread appends entries of 1 KiB at a fixed rate, one by one or what came in a millisecond at
 once, a second one offloads ledger after ledger, in the same process. A call's time counts from when its first entry was
@@ -26,6 +27,7 @@ from servers.versitygw import Versitygw
 
 from benchmarks.java import PARTS, Ledger, against_java, open_tier_at, tier_for_java
 from benchmarks.measure import Result
+from benchmarks.sink import running_sink
 from benchmarks.stores import in_memory_where_it_can_be
 from offload_core.storage.hot import FileLedgerStore
 from offload_core.storage.tier import (
@@ -58,9 +60,13 @@ def run(folder: Path) -> Iterator[Result]:
         with Versitygw().start(place / "service") as server, Oracle(place) as oracle:
             server.make_bucket("bench")
             ledger_id = filled(store)
-            for signing in ("always", "never"):
-                with open_tier_at(server, signing) as tier:
-                    yield offloading(oracle, server, store, tier, ledger_id, signing)
+            with running_sink() as sink:
+                for where, service in (("a service", server), ("a sink that costs nothing", sink)):
+                    for signing in ("always", "never"):
+                        with open_tier_at(service, signing) as tier:
+                            yield offloading(
+                                oracle, service, store, tier, ledger_id, f"{signing}, to {where}"
+                            )
             for name, entries in (("one by one", 1), ("a batch each ms", ENTRIES_PER_MS)):
                 yield from appending(store, server, ledger_id, name, entries)
     finally:
