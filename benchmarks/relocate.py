@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from entries import pip17_object
 from managed_ledgers import NAME, Audit, Clock
@@ -32,22 +32,28 @@ LEDGERS = 8
 
 def run(folder: Path) -> Iterator[Result]:
     """A ratio each: of the seconds of copies alone to those of moves, as many at once, on all cores."""
-    root = folder / "relocate"
+    with TemporaryDirectory(dir=folder, prefix="relocate-") as place:
+        yield from _ratios(Path(place))
+
+
+def _ratios(folder: Path) -> Iterator[Result]:
+    root = folder / "tier"
     entries = message_entries(1024, 100, Compression.LZ4)
     written = pip17_object(entries * (LEDGER_BYTES // sum(map(len, entries)) + 1), max_block_bytes=16 << 20)
     entry_count = len(written.entries)
     for number in range(LEDGERS):
         lay_out(root, replace(written, key=replace(written.key, ledger_id=number)), attempt=number)
     total = LEDGERS * len(written.data)
-    numbers = itertools.count()
     with open_store(root) as source:
         for format_ in (None, ObjectFormat.STREAMING):
 
             def move(format_: ObjectFormat | None = format_) -> None:
-                _move(source, folder / f"moved-{next(numbers)}", entry_count, format_)
+                with TemporaryDirectory(dir=folder) as target:
+                    _move(source, Path(target), entry_count, format_)
 
             def copy() -> None:
-                _copy(source, folder / f"copied-{next(numbers)}")
+                with TemporaryDirectory(dir=folder) as target:
+                    _copy(source, Path(target))
 
             ours, peer, ratio = seconds_side_by_side(move, copy, rounds=3)
             yield Result(
@@ -60,7 +66,6 @@ def run(folder: Path) -> Iterator[Result]:
 
 
 def _move(source: Tier, folder: Path, entry_count: int, format_: ObjectFormat | None) -> None:
-    folder.mkdir()
     records = ManagedLedgerRecords(MemoryMetadataStore())
     ledgers = [closed(number, entry_count, copied(uuid_of(number), driver=None)) for number in range(LEDGERS)]
     info = managed_ledger(*ledgers)
@@ -76,7 +81,6 @@ def _move(source: Tier, folder: Path, entry_count: int, format_: ObjectFormat | 
 
 
 def _copy(source: Tier, folder: Path) -> None:
-    folder.mkdir()
     with open_store(folder) as target:
 
         def copy(key: str) -> None:
