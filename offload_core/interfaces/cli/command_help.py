@@ -16,11 +16,19 @@ from typer.core import TyperCommand, TyperGroup
 
 _EXAMPLES = "\nExamples:\n"
 _NAMES_WIDTH = 30
-_KINDS = {"<str>": "TEXT", "<list[str]>": "TEXT", "<int>": "N", "<int range>": "N", "<float>": "NUMBER"}
-_PATHS = {"<file>": "FILE", "<directory>": "FOLDER", "<path>": "PATH"}
+_KINDS = {
+    "<str>": "TEXT",
+    "<list[str]>": "TEXT",
+    "<int>": "N",
+    "<int range>": "N",
+    "<float>": "NUMBER",
+    "<file>": "FILE",
+    "<directory>": "FOLDER",
+    "<path>": "PATH",
+}
+"""The kinds of values, as typer calls them and as help does."""
+
 _KIND = re.compile(r"<[a-z\[\] ]+>$")
-
-
 _ARGUMENT = re.compile(r"\{([\w|]+)\}|(?<=\[)([a-z]\w*)(?=\])")
 
 
@@ -65,7 +73,7 @@ class HelpedCommand(TyperCommand):
                 help_ = help_.removesuffix("[required]").rstrip()
             else:
                 title = getattr(each, "rich_help_panel", None) or "Options"
-                names = _KIND.sub(lambda kind: (_KINDS | _PATHS).get(kind[0], kind[0]), names)
+                names = _KIND.sub(lambda kind: _KINDS.get(kind[0], kind[0]), names)
             groups.setdefault(title, []).append((names, help_))
         for title, records in groups.items():
             with formatter.section(title):

@@ -77,9 +77,13 @@ def print_table(table: Table, *, drop: Collection[str] = (), prose: Collection[s
     """
     for column in table.columns:
         column.no_wrap, column.overflow = str(column.header) not in prose, "fold"
-        if out.is_terminal:
-            widest = max(Measurement.get(out, _WIDE, each).maximum for each in (column.header, *column.cells))
-            column.min_width = widest if column.no_wrap else min(widest, _LEAST_PROSE)
+    out.print(_fitted(table, drop) if out.is_terminal else table, crop=False)
+
+
+def _fitted(table: Table, drop: Collection[str]) -> Table:
+    for column in table.columns:
+        widest = max(Measurement.get(out, _WIDE, each).maximum for each in (column.header, *column.cells))
+        column.min_width = widest if column.no_wrap else min(widest, _LEAST_PROSE)
     least, most = Measurement.get(out, _WIDE, table)
     for name in drop:
         if least <= out.width:
@@ -87,7 +91,7 @@ def print_table(table: Table, *, drop: Collection[str] = (), prose: Collection[s
         table = _without(table, name)
         least, most = Measurement.get(out, _WIDE, table)
     table.width = max(least, min(most, out.width))
-    out.print(table, crop=False)
+    return table
 
 
 def _without(table: Table, name: str) -> Table:
