@@ -87,12 +87,24 @@ def export(
 
 
 def _say(report: ExportReport) -> None:
+    if report.complete and not report.files:
+        err.print(_nothing_new(report), highlight=False, soft_wrap=True)
+        return
     cut = "" if report.complete else "; stopped before the end, the next export goes on from there"
     err.print(
         f"{report.rows:,} rows in {report.files:,} files, {size(report.size_bytes)}{cut}",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _nothing_new(report: ExportReport) -> str:
+    positions = list(report.since.values())
+    if not positions:
+        return "nothing to export: the topics have no messages"
+    if len(positions) > 1:
+        return f"nothing new of {len(positions):,} topics since the last export"
+    return f"nothing new: all before {positions[0].ledger_id}:{positions[0].entry_id} is exported"
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ position of its first row, with leading zeros, so that names sort as positions d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -142,6 +142,7 @@ class ExportReport:
         rows, files, size_bytes: of the files.
         data_bytes: stored bytes of topics that were read for them.
         complete: False if it was stopped before the end of the plan.
+        since: where each topic of the target stood before.
     """
 
     rows: int = 0
@@ -149,6 +150,7 @@ class ExportReport:
     size_bytes: int = 0
     data_bytes: int = 0
     complete: bool = True
+    since: Mapping[TopicName, Position] = field(default_factory=dict)
 
     def plus(self, later: ExportReport) -> ExportReport:
         """Both together; complete if the later one is."""
@@ -158,6 +160,7 @@ class ExportReport:
             size_bytes=self.size_bytes + later.size_bytes,
             data_bytes=self.data_bytes + later.data_bytes,
             complete=later.complete,
+            since=later.since,
         )
 
 

@@ -224,7 +224,8 @@ def _export_once(
 ) -> ExportReport:
     """Export messages since the target's last commit; once `stop` is set no further task begins."""
     parquet.check()
-    scan = plan(target.load())
+    since = target.load()
+    scan = plan(since)
     if any(extent.topic is None for task in scan.planned for extent in task.extents):
         raise OptionError(
             "objects that name no topic cannot be exported",
@@ -241,7 +242,7 @@ def _export_once(
             hint="Messages are not sorted by time, so the next export could not go on where this one ended.",
         )
     if not scan.tasks:
-        return ExportReport()
+        return ExportReport(since=since)
     schema = scan.schema
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns])
@@ -278,7 +279,7 @@ def _export_once(
         report()
     if waiting:
         _commit(target, waiting)
-    return replace(seen, complete=seen.data_bytes == total_bytes)
+    return replace(seen, complete=seen.data_bytes == total_bytes, since=since)
 
 
 def _commit(target: Target, results: Sequence[TaskResult]) -> None:
