@@ -20,10 +20,11 @@ def unreachable(failed: str, error: BaseException) -> StoreUnreachableError | No
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, aiohttp.ClientConnectorError):
+            what = "proxy" if isinstance(cause, aiohttp.ClientProxyConnectionError) else "endpoint"
             return StoreUnreachableError(
                 f"{failed}: nothing answers at {cause.host}:{cause.port}",
                 found=_reason(cause.os_error),
-                hint="Check the address of the endpoint, and the network.",
+                hint=f"Check the address of the {what}, and the network.",
             )
         cause = cause.__cause__ or cause.__context__
     return None

@@ -70,6 +70,7 @@ def test_errors_are_the_standard_ones_that_they_mean():
     assert [k.__name__ for k in error_classes() if k.retryable] == [
         "StoreTimeoutError",
         "StoreUnavailableError",
+        "StoreUnreachableError",
     ]
 
 

@@ -150,7 +150,7 @@ class ExportReport:
     size_bytes: int = 0
     data_bytes: int = 0
     complete: bool = True
-    since: Mapping[TopicName, Position] = field(default_factory=dict)
+    since: Mapping[TopicName, Position] = field(default_factory=dict, compare=False)
 
     def plus(self, later: ExportReport) -> ExportReport:
         """Both together; complete if the later one is."""

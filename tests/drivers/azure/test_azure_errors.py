@@ -19,6 +19,7 @@ from offload_hooks.errors import (
     StoreError,
     StoreTimeoutError,
     StoreUnavailableError,
+    StoreUnreachableError,
     UploadError,
 )
 
@@ -144,20 +145,20 @@ def test_a_commit_while_a_retry_is_asked_for_can_be_made_again(fronted, front):
 # --- no store ----------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_is_down_is_unavailable(open_driver, azurite):
+def test_a_server_that_is_down_is_unreachable(open_driver, azurite):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         moved = f"http://127.0.0.1:{nobody.getsockname()[1]}/{azurite.account_name}"
         driver = open_driver(connection_string=azurite.connection_string, endpoint_url=moved)
-        all_fail(driver, StoreUnavailableError, secrets=[azurite.account_key])
+        all_fail(driver, StoreUnreachableError, secrets=[azurite.account_key])
 
 
-def test_a_server_of_no_known_name_is_unavailable(open_driver, azurite):
+def test_a_server_of_no_known_name_is_unreachable(open_driver, azurite):
     driver = open_driver(
         connection_string=azurite.connection_string,
         endpoint_url="http://no-such-host.invalid/devstoreaccount1",
     )
-    with pytest.raises(StoreUnavailableError):
+    with pytest.raises(StoreUnreachableError, match="nothing answers at no-such-host"):
         driver.stat("k")
 
 
