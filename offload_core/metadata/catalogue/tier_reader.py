@@ -46,12 +46,13 @@ class TierReader:
         return f"TierReader({self.store!r})"
 
     def topics(self) -> tuple[str, ...]:
-        """The names of all topics in this tier, by one listing; objects that name no topic have none.
+        """The names of all topics in this tier, by its objects; those that name no topic have none.
 
         Raises:
             StoreError: the tier cannot be listed.
         """
-        return tuple(dict.fromkeys(each.full_name for each in self.catalogue().topics if each.full_name))
+        found = list_catalogue(self.store, read_indexes=False, cached=self.catalogue_cache)
+        return tuple(dict.fromkeys(each.full_name for each in found.topics if each.full_name))
 
     def also(self, *tiers: str | os.PathLike[str] | Tier) -> TierReader:
         """This tier, read by records together with others that have the copies that it lacks; closing it closes all."""
