@@ -137,7 +137,7 @@ COMMANDS = (
 
 
 SECTIONS = {
-    "See what is there": ("ls", "du", "inspect", "history", "cost", "report"),
+    "List and inspect": ("ls", "du", "inspect", "history", "cost", "report"),
     "Read messages": ("head", "cat", "export", "schemas", "warm"),
     "Verify and repair": ("doctor", "verify", "repair", "recover"),
     "Move and delete": ("relocate", "gc", "delete", "rollback"),

@@ -75,7 +75,7 @@ def _print_usage_error(error: Any) -> None:
         sys.stderr.write(f"{error.format_message()}\n")
         return
     context = getattr(error, "ctx", None)
-    hint = f"\nRun {context.command_path} --help to see what there is." if context is not None else ""
+    hint = f"\nRun {context.command_path} --help for its options." if context is not None else ""
     sys.stderr.write(f"offload: {error.format_message()}{hint}\n")
 
 

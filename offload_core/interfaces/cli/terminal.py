@@ -63,7 +63,7 @@ def table_of(*names: str, right: Collection[str] = ()) -> Table:
     return table
 
 
-_WIDE = out.options.update(width=100_000)
+_WIDEST = 100_000
 _LEAST_PROSE = 20
 """Characters of a line of text that is folded, at least."""
 
@@ -81,15 +81,16 @@ def print_table(table: Table, *, drop: Collection[str] = (), prose: Collection[s
 
 
 def _fitted(table: Table, drop: Collection[str]) -> Table:
+    wide = out.options.update(width=_WIDEST)
     for column in table.columns:
-        widest = max(Measurement.get(out, _WIDE, each).maximum for each in (column.header, *column.cells))
+        widest = max(Measurement.get(out, wide, each).maximum for each in (column.header, *column.cells))
         column.min_width = widest if column.no_wrap else min(widest, _LEAST_PROSE)
-    least, most = Measurement.get(out, _WIDE, table)
+    least, most = Measurement.get(out, wide, table)
     for name in drop:
         if least <= out.width:
             break
         table = _without(table, name)
-        least, most = Measurement.get(out, _WIDE, table)
+        least, most = Measurement.get(out, wide, table)
     table.width = max(least, min(most, out.width))
     return table
 
