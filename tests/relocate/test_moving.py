@@ -228,6 +228,20 @@ def test_what_is_written_wrongly_is_not_taken(world, monkeypatch):
     assert world.keys(world.target) == []
 
 
+def test_an_index_that_is_sound_and_another_is_not_taken(world, monkeypatch):
+    check = byte_copies.check_objects
+
+    def with_another_index(*arguments, **listeners):
+        examined = check(*arguments, **listeners)
+        return replace(examined, index_crc=examined.index_crc ^ 1)
+
+    monkeypatch.setattr(byte_copies, "check_objects", with_another_index)
+    with pytest.raises(DataLossError, match="a copy does not have the bytes of its original") as caught:
+        world.mover().move(world.plan().moves[0])
+    assert caught.value.key.endswith("-index")
+    assert world.keys(world.target) == []
+
+
 def test_entries_that_are_others_are_not_taken(world, monkeypatch):
     read = KeptLedger.read
 
