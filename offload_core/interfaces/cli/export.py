@@ -13,7 +13,7 @@ import typer
 
 from offload_core.interfaces.cli.command_options import ExecutorOptions, TierOptions, command, named
 from offload_core.interfaces.cli.scan_options import ExportedMessages
-from offload_core.interfaces.cli.terminal import byte_bar, err, size
+from offload_core.interfaces.cli.terminal import byte_bar, err, printable, size
 from offload_core.interfaces.progress_bar import ProgressBar
 from offload_core.reading.export import DEFAULT_ROW_GROUP_BYTES, ExportReport, ParquetOptions
 from offload_core.reading.export import export as export_topics
@@ -88,7 +88,7 @@ def export(
 
 def _say(report: ExportReport) -> None:
     if report.complete and not report.files:
-        err.print(_nothing_new(report), highlight=False, soft_wrap=True)
+        err.print(_nothing_new(report), markup=False, highlight=False, soft_wrap=True)
         return
     cut = "" if report.complete else "; stopped before the end, the next export goes on from there"
     err.print(
@@ -99,12 +99,14 @@ def _say(report: ExportReport) -> None:
 
 
 def _nothing_new(report: ExportReport) -> str:
-    positions = list(report.since.values())
-    if not positions:
-        return "nothing to export: the topics have no messages"
-    if len(positions) > 1:
-        return f"nothing new of {len(positions):,} topics since the last export"
-    return f"nothing new: all before {positions[0].ledger_id}:{positions[0].entry_id} is exported"
+    if len(report.since) != 1:
+        return (
+            "nothing new since the last export"
+            if report.since
+            else "nothing to export: there are no messages"
+        )
+    [(topic, position)] = report.since.items()
+    return printable(f"nothing new: {topic} is exported up to {position.ledger_id}:{position.entry_id}")
 
 
 @contextlib.contextmanager
