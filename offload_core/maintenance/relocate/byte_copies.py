@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
@@ -33,8 +33,8 @@ from offload_core.storage.executors import Executor, ThreadExecutor
 from offload_core.storage.tier import Tier, upload_blocks
 from offload_core.writing.audit import AuditLog, Change, ChangeAction
 from offload_hooks.bounded_map import bounded_map
-from offload_hooks.errors import DataLossError, FormatError, ObjectNotFoundError, OffloadError
-from offload_hooks.values import ObjectStat, ReadableBuffer
+from offload_hooks.errors import DataLossError, FormatError, ObjectNotFoundError, OffloadError, RangeError
+from offload_hooks.values import ObjectStat, ReadableBuffer, WholeObject
 
 PART_BYTES = 8 << 20
 """All stores take parts of at least 5 MiB, and a shorter last one."""
@@ -51,6 +51,7 @@ class _CopiedObject:
 
     def __init__(self, key: str, size_bytes: int, part_bytes: int, checksums: Sequence[int]) -> None:
         self._key = key
+        self.size_bytes = size_bytes
         self._parts = list(_parts(size_bytes, part_bytes))
         self._checksums = checksums
         self._running = RunningChecksums([length for _, length in self._parts])
@@ -119,7 +120,7 @@ class CopiedBytes:
 
 def copy_attempt(
     source: Tier,
-    key: ObjectKey,
+    keys: Sequence[ObjectKey],
     target: Tier,
     new_key: ObjectKey,
     check: Check,
@@ -128,26 +129,26 @@ def copy_attempt(
     """Copy an attempt's data, its checksum files, and its index; `verify` of the result compares them.
 
     Args:
+        keys: of the attempt: the first that has an index.
         marks: user metadata of new objects, beside that of the old ones; a MapFile gets none.
 
     Raises:
         ObjectNotFoundError: data or index is not there.
         StoreError: of either tier; no index of the copy is left.
     """
-    index = source.read_object(key.index_key, MAX_INDEX_BYTES)  # of an attempt without one nothing is copied
+    key, index = _first_index(source, keys)  # of an attempt without one nothing is copied
     pairs = [(key.data_key, new_key.data_key)]
     pairs += zip(key.companion_keys, new_key.companion_keys, strict=True)
     marks = {} if new_key.is_mapfile else marks
     size_bytes, copied = index.stat.size_bytes, list[_CopiedObject]()
     for old, new in pairs:
         try:
-            stat = source.stat(old)
+            copied.append(_copy_object(source, old, target, new, marks, check))
         except ObjectNotFoundError:
             if old == key.data_key:
                 raise
             continue  # few have all of them
-        copied.append(_copy_object(source, stat, target, new, {**stat.user_metadata, **marks}, check))
-        size_bytes += stat.size_bytes
+        size_bytes += copied[-1].size_bytes
     check(index.stat.size_bytes)
     target.write_index(new_key.index_key, index.data, user_metadata={**index.stat.user_metadata, **marks})
     return CopiedBytes(size_bytes=size_bytes, index=index.data, data=copied[0], companions=copied[1:])
@@ -170,24 +171,42 @@ def same_objects(source: Tier, target: Tier, key: str) -> bool:
     )
 
 
+def _first_index(source: Tier, keys: Sequence[ObjectKey]) -> tuple[ObjectKey, WholeObject]:
+    *others, last = keys
+    for key in others:
+        with suppress(ObjectNotFoundError):
+            return key, source.read_object(key.index_key, MAX_INDEX_BYTES)
+    return last, source.read_object(last.index_key, MAX_INDEX_BYTES)
+
+
 def _copy_object(
-    source: Tier, stat: ObjectStat, target: Tier, key: str, user_metadata: Mapping[str, str], check: Check
+    source: Tier, old: str, target: Tier, new: str, marks: Mapping[str, str], check: Check
+) -> _CopiedObject:
+    """Copy a small object by one request of each tier, where an upload takes four, and others by parts."""
+    try:
+        whole = source.read_object(old, PART_BYTES)
+    except RangeError:
+        return _copy_parts(source, source.stat(old), target, new, marks, check)
+    check(whole.stat.size_bytes)
+    target.write_index(new, whole.data, user_metadata={**whole.stat.user_metadata, **marks})
+    return _CopiedObject(new, whole.stat.size_bytes, PART_BYTES, [crc32c(whole.data)])
+
+
+def _copy_parts(
+    source: Tier, stat: ObjectStat, target: Tier, key: str, marks: Mapping[str, str], check: Check
 ) -> _CopiedObject:
     part_bytes = _part_bytes(target, stat.size_bytes)
     checksums: list[int] = []
     with closing(_read(source, stat, part_bytes, checksums, check)) as parts:
-        if stat.size_bytes <= PART_BYTES:  # by one request, where an upload takes four
-            target.write_index(key, next(parts, b""), user_metadata=user_metadata)
-        else:
-            upload_blocks(
-                target,
-                key,
-                parts,
-                block_bytes=min(part_bytes, stat.size_bytes),
-                total_bytes=stat.size_bytes,
-                user_metadata=user_metadata,
-                parts_in_flight=PARTS_AT_ONCE,
-            )
+        upload_blocks(
+            target,
+            key,
+            parts,
+            block_bytes=min(part_bytes, stat.size_bytes),
+            total_bytes=stat.size_bytes,
+            user_metadata={**stat.user_metadata, **marks},
+            parts_in_flight=PARTS_AT_ONCE,
+        )
     return _CopiedObject(key, stat.size_bytes, part_bytes, checksums)
 
 
@@ -287,7 +306,7 @@ class _PairMaker:
         if is_there:
             check_objects(self.target, task.key)
             return PlainStatus.THERE
-        copied = copy_attempt(self.source, task.key, self.target, task.key, lambda _: None)
+        copied = copy_attempt(self.source, [task.key], self.target, task.key, lambda _: None)
         copied.verify(self.target, task.key)
         return PlainStatus.COPIED
 

@@ -40,7 +40,6 @@ from offload_core.maintenance.relocate.planning import How, Move, TopicPlan
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.copy_check import check_coverage, check_stored, is_deletable_for
 from offload_core.metadata.catalogue.known_tiers import KnownTiers, is_same_place, place_text, tier_record
-from offload_core.metadata.catalogue.listing import look_up
 from offload_core.metadata.catalogue.recorded_copies import RecordedCopy, other_copy_key, recorded_copies
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata.records import (
@@ -75,7 +74,7 @@ class CopyOrder:
     Attributes:
         uuid, driver: the new copy's, and its place, as they are written down.
         ledgers: the records of its ledgers.
-        old_keys: keys of the old copy, if it is copied byte by byte: the first that exists.
+        old_keys: keys of the old copy, if it is copied byte by byte: the first that has an index.
         marks: user metadata of the new copy, beside that of the old one.
         filter: what its entries go through; None for nothing.
     """
@@ -193,10 +192,7 @@ class CopyMaker:
         """Return the copy, and by ledger the filter records."""
         move = order.move
         if move.how is How.BYTES:
-            old, *others = order.old_keys
-            if others:
-                there = (key for key in order.old_keys if look_up(self._source, key.index_key) is not None)
-                old = next(there, old)
+            old = order.old_keys
             return copy_attempt(self._source, old, self._target, order.key, check, order.marks), {}
         copied = self._entries.copy(
             move.name, order.ledgers, order.uuid, move.format, check, order.marks, left_out

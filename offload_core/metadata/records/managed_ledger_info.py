@@ -220,6 +220,7 @@ class LedgerRecord:
     context: OffloadContext | None = None
     unknown_fields: bytes = b""
     packed: bytes | None = field(default=None, init=False, compare=False, repr=False)
+    _copy_uuids: tuple[UUID, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def ledger_id(self) -> int:
@@ -261,8 +262,10 @@ class LedgerRecord:
 
     @property
     def copy_uuids(self) -> tuple[UUID, ...]:
-        """The attempts of its copies."""
-        return tuple(copy.uuid for copy in self.copies)
+        """The attempts of its copies; kept, since each step of a topic's looks at those of all its ledgers."""
+        if self._copy_uuids is None:
+            object.__setattr__(self, "_copy_uuids", tuple(copy.uuid for copy in self.copies))
+        return self._copy_uuids or ()
 
     @property
     def is_marked_for_deletion(self) -> bool:

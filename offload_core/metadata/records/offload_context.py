@@ -71,7 +71,10 @@ class DriverMetadata:
 
     def get(self, name: str) -> str | None:
         """The property's value, None if there is none; the last of several, as in Pulsar."""
-        return dict(self.properties).get(name)
+        for known, value in reversed(self.properties):  # few, and asked for of every ledger of a topic
+            if known == name:
+                return value
+        return None
 
     def with_property(self, name: str, value: str | None) -> Self:
         """Set this property, at the end if it is new; remove it if `value` is None."""

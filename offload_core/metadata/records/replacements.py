@@ -127,22 +127,24 @@ def other_copies(info: ManagedLedgerInfo) -> tuple[OtherCopy, ...]:
 
     A segment of several ledgers that was replaced in one of them may still be read in another: see `read_copies`.
     """
-    found: dict[tuple[UUID, OtherRole], OtherCopy] = {}
-    for ledger in info.in_order:
-        for copy in others_of(ledger):
-            known = found.get((copy.uuid, copy.role))
-            found[copy.uuid, copy.role] = (
-                copy if known is None else replace(known, ledger_ids=(*known.ledger_ids, ledger.ledger_id))
-            )
-    return tuple(found.values())
+    return _joined(each for ledger in info.ledgers for each in others_of(ledger))
 
 
 def find_replacement(info: ManagedLedgerInfo, uuid: UUID) -> OtherCopy | None:
     """The replacement of this uuid, under way or abandoned; None if there is none."""
-    return next(
-        (each for each in other_copies(info) if each.uuid == uuid and each.role is OtherRole.REPLACEMENT),
-        None,
-    )
+    under_way = (replacement_of(ledger) for ledger in info.ledgers)
+    return next(iter(_joined(each for each in under_way if each is not None and each.uuid == uuid)), None)
+
+
+def _joined(copies: Iterable[OtherCopy]) -> tuple[OtherCopy, ...]:
+    """Each copy once, with all ledgers that name it, in the topic's order."""
+    found: dict[tuple[UUID, OtherRole], OtherCopy] = {}
+    for copy in sorted(copies, key=lambda each: each.ledger_ids):
+        known = found.get((copy.uuid, copy.role))
+        found[copy.uuid, copy.role] = (
+            copy if known is None else replace(known, ledger_ids=known.ledger_ids + copy.ledger_ids)
+        )
+    return tuple(found.values())
 
 
 def check_reads(info: ManagedLedgerInfo, ledger_ids: Sequence[int], uuids: Sequence[UUID]) -> None:
@@ -262,7 +264,7 @@ def begin_replacement(
     known = [replacement_of(ledger) for ledger in ledgers]
     if all(each is not None and each.uuid == uuid and not each.is_abandoned for each in known):
         return info
-    if any(each.uuid == uuid and each.role is OtherRole.REPLACED for each in other_copies(info)):
+    if any(each.uuid == uuid for ledger in info.ledgers for each in replaced_of(ledger)):
         raise AttemptError(
             "the copy was replaced itself, and is to be deleted",
             ledger_id=copy.ledger_ids[0],

@@ -110,7 +110,7 @@ def as_switched(
     info: ManagedLedgerInfo, copy: OtherCopy, filters: Mapping[int, str] = NO_FILTERS
 ) -> ManagedLedgerInfo:
     """The record as it will be when a new copy is read."""
-    if all(each.uuid != copy.uuid for each in other_copies(info)):
+    if find_replacement(info, copy.uuid) is None:
         info = begin_replacement(info, copy)
     return switch_replacement(info, copy.uuid, 0, filters)
 
