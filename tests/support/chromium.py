@@ -20,7 +20,7 @@ from typing import Any, Self
 from servers import install
 
 _ANSWER_S = 30.0
-_KEYS = {"Tab": 9, "Enter": 13, " ": 32}
+_KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "ArrowLeft": 37, "ArrowRight": 39}
 
 # The browser reads commands from its file 3, and writes to 4.
 _WITH_PIPES = """
@@ -97,7 +97,9 @@ class Chromium:
             self._process.wait()
 
     def open(self, url: str, *, ready: str = "document.documentElement.dataset.ready === 'true'") -> None:
-        """Open a page, and wait until it is `ready`; errors noted of another page are dropped."""
+        """Open a page, and wait until it is `ready`; another page is left before, and its errors are dropped."""
+        self.send("Page.navigate", url="about:blank")
+        self.wait_for("location.href === 'about:blank'")
         self.errors.clear()
         self.requests.clear()
         self.send("Page.navigate", url=url)

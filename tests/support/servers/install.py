@@ -142,6 +142,11 @@ def chromium() -> tuple[Path, dict[str, str]]:
     }
 
 
+def axe() -> Path:
+    """The program of axe-core, which runs in a page and names what is not accessible; a package of Python has it."""
+    return _packages("axe", "axe/requirements.txt") / "axe_playwright_python" / "axe.min.js"
+
+
 OLDEST_PYTHON = "3.10"
 
 
@@ -194,7 +199,7 @@ def main() -> int:
     Tests report a missing toolchain themselves, and fail or are skipped by `OFFLOAD_REQUIRE`.
     """
     failed = []
-    for install in (protoc, versitygw, fake_gcs_server, azurite, minihdfs, oracle, broker, chromium):
+    for install in (protoc, versitygw, fake_gcs_server, azurite, minihdfs, oracle, broker, chromium, axe):
         begun = time.monotonic()
         try:
             install()
