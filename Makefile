@@ -38,12 +38,12 @@ docs: $(READY)
 	$(BIN)/python -m mkdocs build --strict
 
 clean:
-	rm -rf .venv .demo .bench site
+	rm -rf .venv .demo .bench .artefacts site
 
 # A .venv that was cut off or whose Python is gone is made anew; any other is brought up to date.
 # What the tests need holds what the demo needs.
 $(READY): EXTRAS := test
-$(DEMO_READY): EXTRAS := spark,report
+$(DEMO_READY): EXTRAS := spark,cli
 
 $(READY) $(DEMO_READY): pyproject.toml constraints.txt
 	$(BIN)/python -c "" 2>/dev/null || rm -rf .venv

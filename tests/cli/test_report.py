@@ -18,7 +18,8 @@ def test_a_page_of_a_bucket(offload, broker, tmp_path):
     page.write_text("an older one")
     result = offload("report", broker, "--output", page)
     assert (result.code, result.err) == (0, "")
-    assert result.out.startswith(f"{page}: 4.")
+    assert page.stat().st_size < 100_000
+    assert result.out == f"{page}: {page.stat().st_size / 1000:.1f} kB\n"
     data = data_of(page)
     assert (data["totals"]["topics"], data["totals"]["copies"], data["verified"]) == (13, 23, False)
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
@@ -30,7 +31,7 @@ def test_with_records_and_verified(offload, broker, tmp_path):
     assert offload("report", broker, *arguments).code == 0
     data = data_of(page)
     assert (data["totals"]["topics"], data["totals"]["ledgers"]) == (14, 38)
-    assert (data["verified"], data["records"], len(data["topics"])) == (True, True, 3)
+    assert (data["verified"], data["records"], len(data["topics"])) == (True, True, 3 + 1)
     assert data["problems"] == {"codes": [], "shown": [], "left_out": 0}
 
 
@@ -55,5 +56,5 @@ def test_a_pipe_is_written_to_and_not_replaced(offload, broker, tmp_path):
     reading = subprocess.Popen(["wc", "-c", pipe], stdout=subprocess.PIPE, text=True)
     assert offload("report", broker, "--output", pipe).code == 0
     told, _ = reading.communicate(timeout=10)
-    assert int(told.split()[0]) > 1_000_000
+    assert int(told.split()[0]) > 30_000
     assert pipe.is_fifo()

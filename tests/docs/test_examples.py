@@ -85,8 +85,9 @@ def test_a_report_is_written(run, tmp_path):
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_the_pictures_of_the_report_are_small():
-    pictures = re.findall(r"!\[[^\]]{10,}\]\((images/[a-z-]+\.webp)\)", (DOCS / "report.md").read_text())
-    assert len(pictures) == 2
+@pytest.mark.parametrize(("page", "count"), [("report", 3), ("service", 2)])
+def test_pictures_are_small_and_have_words_in_their_place(page, count):
+    pictures = re.findall(r"!\[[^\]]{10,}\]\((images/[a-z-]+\.png)\)", (DOCS / f"{page}.md").read_text())
+    assert len(pictures) == count
     for each in pictures:
-        assert 10_000 < (DOCS / each).stat().st_size < 200_000
+        assert 10_000 < (DOCS / each).stat().st_size < 150_000

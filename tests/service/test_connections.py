@@ -1,5 +1,6 @@
 """Connections that say nothing, say it slowly or say nonsense: they end, and the service answers others meanwhile."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -16,9 +17,11 @@ import psutil
 import pytest
 from commands import configuration_file, opened_service
 from network.fronts import make_certificate
+from prometheus_client import CollectorRegistry
 from service import BUCKET, DRIVER, ENDPOINT, EXTRA, KEY, SilentServer, TenantService, bearer
 from waiting import wait_for
 
+from offload_core.interfaces.service.request_guards import RequestMetrics, Watch
 from offload_core.interfaces.service.server import most_connections
 from offload_core.writing.managed_ledger import open_managed_ledger
 
@@ -180,8 +183,26 @@ def test_answers_that_nobody_takes_end_their_connection(service):
     assert health_s(service) < 1
 
 
-def test_a_large_answer_is_sent_as_its_client_takes_it(service):
-    """The page takes 5 MB, and needs no token."""
+def test_a_large_answer_is_sent_in_pieces_each_after_the_one_before():
+    body, sent = b"x" * 1_000_000, []
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+    async def take(message):
+        sent.append(message)
+
+    watch = Watch(app, RequestMetrics(CollectorRegistry()))
+    asyncio.run(watch({"type": "http", "method": "GET", "path": "/"}, None, take))
+    pieces = [each["body"] for each in sent[1:]]
+    assert b"".join(pieces) == body
+    assert max(map(len, pieces)) <= 64 << 10
+    assert [each.get("more_body", False) for each in sent[1:]] == [True] * (len(pieces) - 1) + [False]
+
+
+def test_who_asks_for_the_page_and_takes_none_of_it_costs_little(service):
+    """It needs no token."""
     assert service.ask("GET", "/ui").status == 200
     before = service.resident_mib()
     with contextlib.ExitStack() as opened:
@@ -199,6 +220,8 @@ def test_a_large_answer_is_sent_as_its_client_takes_it(service):
 @pytest.mark.long
 def test_an_answer_that_is_taken_slowly_ends_its_connection(service):
     """What the kernel has of it is still sent; the service is rid of it."""
+    large = {"managedLedgerOffloadDriver": "aws-s3", "unknownField": "x" * 1_000_000}
+    assert service.set("admin", "acme/large", large).status == 204
     began = time.monotonic()
     with connected(service) as connection:
         port = connection.getsockname()[1]
@@ -208,7 +231,9 @@ def test_an_answer_that_is_taken_slowly_ends_its_connection(service):
             return any(each.raddr and each.raddr.port == port for each in held)
 
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.sendall(b"GET /ui HTTP/1.1\r\nHost: h\r\n\r\n")
+        authorization = f"Authorization: {bearer('admin')['Authorization']}"
+        path = "/admin/v2/namespaces/acme/large/offloadPolicies"
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: h\r\n{authorization}\r\n\r\n".encode())
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
         assert is_held()
 

@@ -2,6 +2,7 @@
 
     /admin/v2/persistent/…   topics: which there are, and what they are made of
     /admin/v2/schemas/…      schemas that are saved beside the tier which a topic's policies name
+    /                        leads to the page
     /ui                      a page for people: topics, what of them is offloaded, how their offloads stand
     policies                 see `policy_routes`
 
@@ -11,10 +12,9 @@ Source: the answers of a broker 4.0.8; docs/schemas.md.
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, Generic, TypeVar
@@ -24,7 +24,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from offload_core.interfaces.service.admin_requests import (
@@ -51,13 +51,18 @@ from offload_core.interfaces.service.served_topics import (
     offload_to_json,
 )
 from offload_core.interfaces.service.tokens import Tokens
+from offload_core.maintenance.inventory.ledger_history import time_of_ms
 from offload_core.maintenance.inventory.report_page import live_page
 from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.policy_places import namespace_of
-from offload_core.metadata.records import EntryPosition
+from offload_core.metadata.records import EntryPosition, LedgerRecord
+from offload_core.metadata.records.attempts import AttemptLease, lease_of
 from offload_core.reading.schema_providers import saved_in
+from offload_core.storage.clock import system_now_ms
 from offload_core.storage.tier import open_store
 from offload_core.writing.configuration import ServiceSettings
+from offload_core.writing.managed_ledger import OffloadStatus
+from offload_core.writing.offload.running_attempt import this_process
 from offload_core.writing.policy_store import PolicyStore
 from offload_hooks.errors import OffloadError, OptionError, UnknownTopicError
 from offload_hooks.metadata_stores import WritableMetadataStore
@@ -210,13 +215,17 @@ _SAFE = {
 }
 
 
-def ui_routes(topics: RecordedTopics) -> list[Route]:
-    """The page, which needs no token, and its data, which needs one as the other routes do."""
+def ui_routes(topics: RecordedTopics, *, tokens: bool) -> list[Route]:
+    """The page, which needs no token, and its data, which needs one as the other routes do, if there are `tokens`."""
+    made = live_page(tokens=tokens)
+    html = made.html.encode()
     status_of = _RecentAnswers(lambda namespace: status_to_json(topics, namespace))
 
+    async def begin(_: Request) -> Response:
+        return RedirectResponse("ui", headers=_SAFE)
+
     async def page(_: Request) -> Response:
-        html, policy = await in_thread(_page)
-        return HTMLResponse(html, headers={**_SAFE, "Content-Security-Policy": policy})
+        return HTMLResponse(html, headers={**_SAFE, "Content-Security-Policy": made.policy})
 
     async def status(request: Request) -> Response:
         namespace = request.query_params.get("namespace", "").strip() or None
@@ -226,14 +235,7 @@ def ui_routes(topics: RecordedTopics) -> list[Route]:
         answer.headers.update(_SAFE)
         return answer
 
-    return [AdminRoute("/ui", page), AdminRoute("/ui/status", status)]
-
-
-@functools.cache
-def _page() -> tuple[bytes, str]:
-    """Return the page, encoded once for all requests: it is large."""
-    made = live_page()
-    return made.html.encode(), made.policy
+    return [AdminRoute("/", begin), AdminRoute("/ui", page), AdminRoute("/ui/status", status)]
 
 
 def status_to_json(topics: RecordedTopics, namespace: str | None) -> dict[str, Any]:
@@ -246,22 +248,66 @@ def status_to_json(topics: RecordedTopics, namespace: str | None) -> dict[str, A
 def _row(topics: RecordedTopics, name: TopicName) -> dict[str, Any] | None:
     """A topic; None if it has gone meanwhile."""
     try:
-        ledgers = topics.internal_stats(name)["ledgers"]
+        ledgers = topics.record(name).info.ledgers
         status = topics.offload_status(name)
     except UnknownTopicError:
         return None
-    why = str(status.error) if status.error is not None else "; ".join(status.waiting.values())
-    offloaded = [ledger for ledger in ledgers if ledger["offloaded"]]
-    cold = sum(ledger["size"] for ledger in offloaded)
+    offloaded = [ledger for ledger in ledgers if ledger.is_fully_offloaded]
+    cold = sum(ledger.info.size or 0 for ledger in offloaded)
+    last = time_of_ms(max((_completed_ms(ledger) for ledger in ledgers), default=0))
+    state = _state_of(status, ledgers)
     return {
         "name": name.full,
-        "status": status.state,
+        "status": state,
         "ledgers": len(ledgers),
         "offloaded": len(offloaded),
         "cold": cold,
-        "hot": sum(ledger["size"] for ledger in ledgers) - cold,
-        "why": why,
+        "hot": sum(ledger.info.size or 0 for ledger in ledgers) - cold,
+        "last": None if last is None else f"{last:%Y-%m-%d %H:%M}",
+        "why": _why(status, state, is_offloaded=last is not None),
     }
+
+
+def _state_of(status: OffloadStatus, ledgers: Sequence[LedgerRecord]) -> str:
+    """In words: by the service's own offload while that runs or has failed, else by the record, whoever changed it."""
+    sealed = [ledger for ledger in ledgers if ledger.info.is_closed]
+    offloaded = sum(ledger.is_fully_offloaded for ledger in sealed)
+    holders = {lease.holder for ledger in ledgers if (lease := _lease_held(ledger)) is not None}
+    if status.state == "running" or this_process() in holders:
+        return "offloading"
+    if holders:
+        return "offloading, by another process"
+    if not sealed:
+        return "nothing to offload"
+    if offloaded == len(sealed):
+        return "offloaded"
+    if status.state == "error":
+        return "failed"
+    return "partly offloaded" if offloaded else "not offloaded"
+
+
+def _lease_held(ledger: LedgerRecord) -> AttemptLease | None:
+    """The lease of the process that offloads a ledger now; None if there is none, or it is expired."""
+    leases = (lease_of(copy.driver) for copy in ledger.copies if not copy.complete)
+    return next((each for each in leases if each is not None and each.until_ms > system_now_ms()), None)
+
+
+def _completed_ms(ledger: LedgerRecord) -> int:
+    """When the last copy of it was completed; 0 if there is none, or that is not recorded."""
+    if ledger.context is None or not ledger.has_complete_copy:
+        return 0
+    times = [segment.offloaded_ms for segment in ledger.context.segments if segment.complete]
+    return max(each or 0 for each in (*times, ledger.context.timestamp_ms))
+
+
+def _why(status: OffloadStatus, state: str, *, is_offloaded: bool) -> str:
+    if state == "failed":
+        return str(status.error)
+    if status.waiting:
+        return "; ".join(status.waiting.values())
+    if status.state == "not run" and is_offloaded:
+        return "offloaded by another process, or before this service started"
+    return ""
 
 
 class _RecentAnswers:
@@ -329,7 +375,7 @@ def make_app(
             *policy_routes(policies, lambda namespace: bool(topics.names(namespace))),
             *topic_routes(topics, policies),
             *schema_routes(policies),
-            *ui_routes(topics),
+            *ui_routes(topics, tokens=tokens is not None),
         ],
         middleware=[
             Middleware(Watch, metrics=RequestMetrics(registry)),

@@ -17,8 +17,8 @@ from offload_core.interfaces.service.admin_requests import answer_error, refused
 from offload_core.interfaces.service.tokens import Tokens
 from offload_hooks.errors import AccessDeniedError
 
-OPEN_PATHS = frozenset(("/admin/v2/brokers/health", "/ui"))
-"""Paths that need no token: the page `/ui` is empty, and asks for a token itself."""
+OPEN_PATHS = frozenset(("/admin/v2/brokers/health", "/", "/ui"))
+"""Paths that need no token: `/` leads to the page `/ui`, which is empty, and asks for a token itself."""
 
 MAX_TARGET_BYTES = 8 << 10
 MAX_HEADERS = 100

@@ -270,17 +270,24 @@ class RecordedTopics:
             raise _not_found(topic)
         return max(name.partition if name.base == topic.full else -1 for name in found) + 1
 
-    def info(self, topic: TopicName) -> dict[str, Any]:
-        """`internal-info` of a topic.
+    def record(self, topic: TopicName) -> VersionedInfo:
+        """The record of a topic, whichever process changed it last.
 
         Raises:
             UnknownTopicError: there is none of this name.
         """
-        return info_to_json(self._record(topic), system_now_ms())
+        found = self._records.read(managed_ledger_of_topic(topic))
+        if found is None:
+            raise _not_found(topic)
+        return found
+
+    def info(self, topic: TopicName) -> dict[str, Any]:
+        """`internal-info` of a topic; errors as `record`."""
+        return info_to_json(self.record(topic), system_now_ms())
 
     def internal_stats(self, topic: TopicName) -> dict[str, Any]:
-        """`internalStats` of a topic; errors as `info`."""
-        info = self._record(topic).info
+        """`internalStats` of a topic; errors as `record`."""
+        info = self.record(topic).info
         return stats_to_json(info, self._written(info))
 
     def begin_offload(self, topic: TopicName, position: EntryPosition) -> None:
@@ -290,12 +297,12 @@ class RecordedTopics:
         appended before is in the tier.
 
         Raises:
-            UnknownTopicError: as `info`.
+            UnknownTopicError: as `record`.
             StoreTimeoutError: its owner did not complete the segment in time.
             AttemptError: an offload of the topic runs.
             OptionError: its policies name no tier, or this service has no hot tier.
         """
-        self._record(topic)
+        self.record(topic)
         name = managed_ledger_of_topic(topic)
         policies = self._policies_of(name).offload
         if policies.driver is None:
@@ -312,8 +319,8 @@ class RecordedTopics:
             self._asked[name] = offloads, running
 
     def offload_status(self, topic: TopicName) -> OffloadStatus:
-        """The state of the offload that runs, or of the last one that ended; errors as `info`."""
-        self._record(topic)
+        """The state of the offload that runs, or of the last one that ended; errors as `record`."""
+        self.record(topic)
         name = managed_ledger_of_topic(topic)
         is_streamed = self._policies_of(name).offload.is_streamed
         with self._lock:
@@ -331,11 +338,11 @@ class RecordedTopics:
         """The state of a topic's transactions by its snapshot and its sealed ledgers, which are read.
 
         Raises:
-            UnknownTopicError: as `info`.
+            UnknownTopicError: as `record`.
             OptionError: this service has no hot tier.
             FormatError, StoreError: the snapshot or an entry is damaged, or cannot be read.
         """
-        self._record(topic)
+        self.record(topic)
         return look_at_transactions(self._hot_tier(), managed_ledger_of_topic(topic))
 
     def _complete_segment(self, name: str) -> None:
@@ -391,12 +398,6 @@ class RecordedTopics:
             if known is None:
                 known = self._offloads[name] = topic_offloads(environment, name)
             return known
-
-    def _record(self, topic: TopicName) -> VersionedInfo:
-        found = self._records.read(managed_ledger_of_topic(topic))
-        if found is None:
-            raise _not_found(topic)
-        return found
 
 
 def _not_found(topic: TopicName) -> UnknownTopicError:

@@ -121,14 +121,14 @@ def _of_objects(ledger: Ledger) -> Iterator[Event]:
     opened: set[int] = set()
     read = {extent.key for extent in ledger.extents}
     for stored in ledger.attempts:
-        indexed = _indexed(stored, ledger.ledger_id)
+        indexed = indexed_ledger(stored, ledger.ledger_id)
         if indexed is not None and isinstance(indexed.metadata, LedgerMetadata) and indexed.metadata.ctime_ms:
             opened.add(indexed.metadata.ctime_ms)
         state = "" if stored.key in read or not stored.is_complete else "superseded: a newer copy is read"
         yield _written(ledger.ledger_id, stored, state)
     for ctime_ms in sorted(opened)[:1]:
         yield Event(
-            at=_time(ctime_ms),
+            at=time_of_ms(ctime_ms),
             ledger_id=ledger.ledger_id,
             what=Happened.OPENED,
             uuid=None,
@@ -137,7 +137,8 @@ def _of_objects(ledger: Ledger) -> Iterator[Event]:
         )
 
 
-def _indexed(stored: StoredObject, ledger_id: int) -> LedgerIndex | None:
+def indexed_ledger(stored: StoredObject, ledger_id: int) -> LedgerIndex | None:
+    """A ledger in the index of an object; None if the index is not read, or does not have it."""
     if stored.index is None:
         return None
     return next((each for each in stored.index.ledgers if each.ledger_id == ledger_id), None)
@@ -166,7 +167,12 @@ def _written(ledger_id: int | None, stored: StoredObject, state: str) -> Event:
 def _of_record(record: LedgerRecord) -> Iterator[Event]:
     def event(at_ms: int | None, what: Happened, uuid: UUID | None, detail: str) -> Event:
         return Event(
-            at=_time(at_ms), ledger_id=record.ledger_id, what=what, uuid=uuid, detail=detail, source="record"
+            at=time_of_ms(at_ms),
+            ledger_id=record.ledger_id,
+            what=what,
+            uuid=uuid,
+            detail=detail,
+            source="record",
         )
 
     info, context = record.info, record.context
@@ -229,7 +235,7 @@ def _of_hot(open_ledger: Callable[[int], LedgerReader], record: LedgerRecord) ->
         so_far = "" if status.sealed else " so far"
         detail = f"hot: {status.entry_count:,} entries, {status.size_bytes:,} bytes{so_far}"
     return Event(
-        at=_time(at_ms), ledger_id=record.ledger_id, what=what, uuid=None, detail=detail, source="hot"
+        at=time_of_ms(at_ms), ledger_id=record.ledger_id, what=what, uuid=None, detail=detail, source="hot"
     )
 
 
@@ -259,8 +265,8 @@ def _of_audit(line: AuditLine, name: str, known: set[UUID]) -> Iterator[Event]:
     )
 
 
-def _time(at_ms: int | None) -> datetime | None:
-    """Pulsar's times are text for people as well: one that no calendar has is none."""
+def time_of_ms(at_ms: int | None) -> datetime | None:
+    """A time of a record or an index; None for one that no calendar has: Pulsar's are text for people as well."""
     try:
         return None if not at_ms else datetime.fromtimestamp(at_ms / 1000, timezone.utc)
     except (OverflowError, ValueError, OSError):

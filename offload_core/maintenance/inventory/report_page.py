@@ -1,8 +1,8 @@
-"""The page: HTML with its style, its program, Plotly and its data in it, and a policy that lets nothing else in.
+"""The page: HTML with its style, its program and its data in it, and a policy that lets nothing else in.
 
 All that comes from a store is in one block of JSON, whose `<` are escaped, and reaches the page as text only: the
-program sets `textContent`. The policy names the programs by their hashes, so that nothing else would run.
-Source: docs/report.md; ADR 0042.
+program sets `textContent`. The policy names the style and the program by their hashes, so that nothing else would run.
+Source: docs/report.md; ADR 0042, ADR 0071.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from offload_hooks.errors import MissingExtraError
-
 _MARK = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -31,39 +29,26 @@ class Page:
 
 
 def report_page(data: Mapping[str, Any]) -> Page:
-    """The page about a tier, with all data in it.
-
-    Raises:
-        MissingExtraError: Plotly is not installed.
-    """
+    """The page about a tier, with all data in it."""
     return _page(data, connect="'none'", title="Offloaded topics")
 
 
-@functools.cache
-def live_page() -> Page:
+def live_page(*, tokens: bool) -> Page:
     """The page of a service, which asks it for `ui/status`; it has no data in it.
 
-    Raises:
-        MissingExtraError: as `report_page`.
+    Args:
+        tokens: the service needs a token, which the page then asks for.
     """
-    return _page({"live": "ui/status"}, connect="'self'", title="Offloads")
+    return _page({"live": "ui/status", "tokens": tokens}, connect="'self'", title="Offloads")
 
 
 def _page(data: Mapping[str, Any], *, connect: str, title: str) -> Page:
-    plotly, program = _plotly(), _asset("report.js")
-    scripts = " ".join(f"'sha256-{_digest(each)}'" for each in (plotly, program))
+    style, program = _asset("report.css"), _asset("report.js")
     policy = (
-        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; "
+        f"default-src 'none'; script-src {_source(program)}; style-src {_source(style)}; img-src data:; "
         f"connect-src {connect}; base-uri 'none'; form-action 'none'"
     )
-    parts = {
-        "title": title,
-        "policy": policy,
-        "style": _asset("report.css"),
-        "data": embedded(data),
-        "plotly": plotly,
-        "program": program,
-    }
+    parts = {"title": title, "policy": policy, "style": style, "data": embedded(data), "program": program}
     html = _MARK.sub(lambda mark: parts[mark[1]], _asset("page.html"))
     return Page(html=html, policy=f"{policy}; frame-ancestors 'none'")
 
@@ -74,31 +59,12 @@ def embedded(data: Mapping[str, Any]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-@functools.lru_cache(maxsize=8)
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+def _source(text: str) -> str:
+    """The source of the policy that allows this text, and no other, in an element of the page."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 @functools.cache
 def _asset(name: str) -> str:
-    return (
-        files("offload_core.maintenance.inventory")
-        .joinpath("report_assets", name)
-        .read_text(encoding="utf-8")
-    )
-
-
-@functools.cache
-def _plotly() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "a report needs a library that is not installed",
-            found=error.name,
-            hint="Run: pip install 'pulsar-offload[report]'.",
-        ) from error
-    program: str = get_plotlyjs()
-    if "</script" in program.lower():
-        raise AssertionError("Plotly's program cannot stand in a page")
-    return program
+    folder = files("offload_core.maintenance.inventory") / "report_assets"
+    return (folder / name).read_text(encoding="utf-8")

@@ -65,6 +65,7 @@ REQUESTS = {
     "GET /metrics": RequestText(
         what="[metrics](metrics.md) for Prometheus", gives="string", content="text/plain"
     ),
+    "GET /": RequestText(what="leads to `/ui`", gives="string", content="text/html", status=307),
     "GET /ui": RequestText(
         what="[a page](../report.md#in-the-service) of how offloads stand",
         gives="string",
