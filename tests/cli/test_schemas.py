@@ -66,9 +66,21 @@ def test_versions_are_shown(offload, tier):
     shown = offload("schemas", "show", tier)
     assert shown.code == 0, shown.err
     assert [line.split()[1:3] for line in shown.out.splitlines()[1:]] == [["0", "AVRO"], ["1", "AVRO"]]
+    assert all(" 2026-11-" in line for line in shown.out.splitlines()[1:])
     known = offload("schemas", "show", tier, "--json").json
     schemas = known["persistent://acme/cold/avro"]["schemas"]
     assert [json.loads(each["data"])["name"] for each in schemas] == ["V1", "V1"]
+
+
+def test_a_tier_without_saved_schemas_is_as_it_should_be(offload, tier, tmp_path):
+    shown = offload("schemas", "show", tier)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out == (
+        "no schema of 1 topics is saved in this tier: offload schemas pull URL --from … saves them\n"
+    )
+    assert offload("schemas", "show", tier, "--json").json == {}
+    (tmp_path / "none").mkdir()
+    assert offload("schemas", "show", tmp_path / "none").out == "no topics\n"
 
 
 def test_a_topic_without_schemas_is_said(offload, tier):

@@ -12,13 +12,14 @@ from rich.table import Table
 from offload_core.format.schemas import schema_to_json
 from offload_core.interfaces.cli.command_help import CommandGroup
 from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, TierOptions, command
-from offload_core.interfaces.cli.terminal import cell, out, print_table
+from offload_core.interfaces.cli.terminal import cell, out, print_table, time
 from offload_core.metadata.catalogue import TierReader, TopicName, parse_topic
 from offload_core.reading.scan import ScanOptions
 from offload_core.reading.scan.scanning import sampler
 from offload_core.reading.schema_providers import SavedSchemas, open_provider, saved_in
 from offload_hooks.errors import SchemaError
 from offload_hooks.schemas import SchemaHistory, SchemaProvider
+from offload_hooks.values import utc_time
 
 Topics = Annotated[
     list[str] | None,
@@ -73,22 +74,36 @@ def show(
             raise SchemaError(
                 f"no schema is known of {', '.join(histories)}", hint="offload schemas pull saves them."
             )
+        known = {name: history for name, history in histories.items() if history is not None}
         if as_json:
-            known = {name: history for name, history in histories.items() if history is not None}
             typer.echo(json.dumps({name: schema_to_json(name, known[name]) for name in known}, indent=2))
             return
+        if not known:
+            out.print(cell(_no_schema_of(len(histories), source)), soft_wrap=True)
+            return
         table = Table("topic", "version", "type", "registered", "definition", box=None, pad_edge=False)
-        for name, history in histories.items():
-            for version in history.versions if history is not None else ():
+        for name, history in known.items():
+            for version in history.versions:
                 definition = " ".join(version.definition.split())
                 table.add_row(
                     cell(name),
                     str(version.version),
                     cell(version.type),
-                    "–" if version.timestamp_ms is None else str(version.timestamp_ms),
+                    "–" if version.timestamp_ms is None else time(utc_time(version.timestamp_ms / 1000)),
                     cell(definition if len(definition) <= 60 else f"{definition[:59]}…"),
                 )
         print_table(table, drop=("registered",), prose=("definition",))
+
+
+def _no_schema_of(topics: int, source: str | None) -> str:
+    """Return a line about a tier that may be as it should: its schemas are elsewhere, or there are none."""
+    if not topics:
+        return "no topics"
+    if source is not None:
+        return f"{source} has a schema of none of {topics:,} topics"
+    return (
+        f"no schema of {topics:,} topics is saved in this tier: offload schemas pull URL --from … saves them"
+    )
 
 
 def _provider(source: str, tier: TierReader) -> SchemaProvider:
