@@ -1,11 +1,12 @@
 """`offload inspect`: one object's index and blocks, right ones and damaged ones."""
 
+import re
 from dataclasses import replace
 
 import pytest
-from entries import pip17_object
+from entries import LedgerPart, entry, pip17_object, streaming_object
 from golden import load_case
-from tiers import Names, lay_out, lay_out_case
+from tiers import TOPIC, Names, lay_out, lay_out_case
 
 BIG = "b4229ae0-cfa8-4e20-98ce-86ba1591f849-ledger-34"
 
@@ -52,6 +53,46 @@ def test_metadata_of_a_ledger_is_json_that_people_can_read(offload, broker):
     assert metadata["state"] == "CLOSED"
     assert metadata["digest_type"] == "CRC32C"
     assert ["pulsar/managed-ledger", "acme/cold/persistent/big"] in metadata["custom"]
+
+
+def test_facts_of_a_ledger_are_text_that_people_can_read(offload, broker):
+    lines = [" ".join(line.split()) for line in offload("inspect", broker, BIG).out.splitlines()]
+    assert "ensembles from entry 0 on 127.0.0.1:33295" in lines
+    assert (
+        "custom component=managed-ledger, pulsar/managed-ledger=acme/cold/persistent/big, application=pulsar"
+        in lines
+    )
+    assert any(re.fullmatch(r"ctime_ms 17952157\d+, 2026-11-20 23:03Z", line) for line in lines)
+    assert not any(line.startswith("password") for line in lines)
+
+
+def test_an_object_is_found_by_its_topic_and_ledger(offload, broker):
+    by_key = offload("inspect", broker, BIG).out
+    assert offload("inspect", broker, "acme/cold/big", "--ledger", 34).out == by_key
+    assert (
+        offload("inspect", broker, "persistent://acme/cold/jstring", "--json").json["ledgers"][0]["ledger"]
+        == 42
+    )
+    several = offload("inspect", broker, "acme/cold/big")
+    assert (several.code, several.out) == (2, "")
+    assert "the topic has several ledgers: expected --ledger, one of 34–35" in several.err
+    other = offload("inspect", broker, "acme/cold/big", "--ledger", 36)
+    assert (other.code, "no such ledger here: expected 34–35, found 36" in other.err) == (2, True)
+    unknown = offload("inspect", broker, "acme/cold/nothing")
+    assert (unknown.code, "nothing is known of this topic" in unknown.err) == (2, True)
+    assert offload("inspect", broker, BIG, "--ledger", 34).code == 2
+
+
+def test_a_ledger_of_several_objects_is_asked_for_by_key(offload, tmp_path):
+    parts = [[LedgerPart(ledger_id=5, blocks=[[entry(b"a")]])]]
+    parts.append([LedgerPart(ledger_id=5, first_entry_id=1, blocks=[[entry(b"b")]])])
+    keys = [lay_out(tmp_path, streaming_object(each), attempt=number) for number, each in enumerate(parts, 1)]
+    shown = offload("inspect", tmp_path, TOPIC)
+    assert shown.code == 2
+    assert (
+        f"the ledger lies in several objects (ledger 5): expected one of the keys {keys[0]}, {keys[1]}"
+        in shown.err
+    )
 
 
 TWO_BLOCKS = pip17_object([b"x" * 424] * 4, ledger_id=7, max_block_bytes=1000)
@@ -102,6 +143,7 @@ def test_an_index_that_cannot_be_read_is_an_error(offload, tmp_path):
     assert (result.code, result.out) == (1, "")
     assert result.err.startswith("offload: an index leaves less than a header's room for a block")
     assert key.index_key in result.err
+    assert f"`offload repair URL {key.data_key}` makes it anew if the data object is right." in result.err
 
 
 def test_a_missing_data_object_is_told(offload, tmp_path):
@@ -111,7 +153,9 @@ def test_a_missing_data_object_is_told(offload, tmp_path):
     assert shown["data_bytes_by_index"] == 141
     assert shown["ledgers"][0]["blocks"][0]["header"] == "not there"
     assert shown["user_metadata"]["role"] == "index"
-    assert f"{key}, not there" in offload("inspect", tmp_path, key).out
+    text = offload("inspect", tmp_path, key).out
+    assert f"{key}, not there" in text
+    assert text.endswith(f"\nIt is damaged: `offload repair URL {key}` shows what can be saved.\n")
 
 
 def test_a_missing_index_is_an_error_that_names_it(offload, tmp_path):
@@ -128,7 +172,9 @@ def test_a_missing_index_is_an_error_that_names_it(offload, tmp_path):
 def test_what_is_no_key_of_an_object_is_refused(offload, tmp_path, key):
     result = offload("inspect", tmp_path, key)
     assert result.code == 2
-    assert result.err.startswith("offload: this is not the key of an offloaded object: expected <uuid>")
+    assert result.err.startswith(
+        "offload: this is neither the key of an offloaded object nor a topic: expected <uuid>"
+    )
 
 
 def test_user_metadata_is_shown_as_it_is(offload, tmp_path):

@@ -1,4 +1,4 @@
-"""`offload inspect`: one object's index and blocks, readable."""
+"""`offload inspect`: one object's index and blocks, readable; by its key, or the topic and the ledger in it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -31,12 +32,32 @@ from offload_core.interfaces.cli.ledger_facts import (
     record_to_json,
     recorded_state,
 )
-from offload_core.interfaces.cli.terminal import cell, out, print_streamed, print_table, printable
+from offload_core.interfaces.cli.ls import inventory
+from offload_core.interfaces.cli.terminal import (
+    cell,
+    id_ranges,
+    out,
+    print_line,
+    print_streamed,
+    print_table,
+    printable,
+    time,
+)
+from offload_core.metadata.catalogue import TierReader, parse_topic
 from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES, read_index
+from offload_core.metadata.catalogue.survey import FoundLedger
+from offload_core.metadata.catalogue.topics import topic_selection
 from offload_core.metadata.records.filter_record import indexed_filter
 from offload_core.storage.tier import Tier
-from offload_hooks.errors import FormatError, ObjectNotFoundError, OptionError, placed
-from offload_hooks.values import ObjectStat
+from offload_hooks.errors import (
+    FormatError,
+    ObjectNotFoundError,
+    OptionError,
+    UnknownLedgerError,
+    UnknownTopicError,
+    placed,
+)
+from offload_hooks.values import ObjectStat, utc_time
 
 _RANGE_HEAD_BYTES = 1 << 16
 """Bytes that are read of each range of a MapFile."""
@@ -46,7 +67,17 @@ _RANGE_HEAD_BYTES = 1 << 16
 def inspect(
     where: TierOptions,
     records: RecordOptions,
-    key: Annotated[str, typer.Argument(help="Key of a data object or of its index.", show_default=False)],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="KEY|TOPIC",
+            help="Key of a data object or of its index; or a topic, whose ledger --ledger names.",
+            show_default=False,
+        ),
+    ],
+    ledger: Annotated[
+        int | None, typer.Option(min=0, help="With a topic: its ledger, if there are several.")
+    ] = None,
     as_hex: Annotated[
         bool,
         typer.Option("--hex", help="The bytes of a block, or of the index if it is KEY, and what each is."),
@@ -65,15 +96,14 @@ def inspect(
 
     Examples:
         offload inspect s3://bucket/prefix 0c2e3f4a-0000-4000-8000-000000000000-ledger-17
+        offload inspect s3://bucket/prefix acme/cold/orders --ledger 17
     """
     with where.open() as tier:
-        parsed = parse_key(key)
+        parsed = parse_key(what)
         if parsed is None:
-            raise OptionError(
-                "this is not the key of an offloaded object",
-                expected="<uuid>[-ledger-<id>][-index], or <managed ledger>/<id>-<uuid>/data or /index",
-                found=key,
-            )
+            parsed = _key_of_ledger(tier, records, what, ledger)
+        elif ledger is not None:
+            raise OptionError("a key needs no ledger", expected="--ledger with a topic")
         if as_hex:
             show_hex(tier.store, parsed, block, offset, as_json=as_json)
             return
@@ -81,14 +111,15 @@ def inspect(
             raise OptionError("--block and --offset need --hex", expected="--hex")
         recorded = records.read(tier)
         named_by = None if recorded is None else find_mentions(recorded, parsed)
-        index_stat = tier.store.stat(parsed.index_key)
         data_stat = _stat_data(tier.store, parsed)
-        index = read_index(
-            tier.store,
-            parsed,
-            index_bytes=index_stat.size_bytes,
-            data_bytes=data_stat.size_bytes if data_stat else None,
-        )
+        with _hinted(parsed, data_stat):
+            index_stat = tier.store.stat(parsed.index_key)
+            index = read_index(
+                tier.store,
+                parsed,
+                index_bytes=index_stat.size_bytes,
+                data_bytes=data_stat.size_bytes if data_stat else None,
+            )
         headers = {
             block.offset: _check_header(tier.store, parsed, index, ledger, block, data_stat)
             for ledger in index.ledgers
@@ -103,6 +134,68 @@ def inspect(
             if named_by is not None:
                 _print_mentions(named_by)
             _print(parsed, index, index_stat, data_stat, headers)
+
+
+def _key_of_ledger(tier: TierReader, records: RecordOptions, what: str, ledger_id: int | None) -> ObjectKey:
+    """Return the key of the copy that a topic's ledger is read from, or of the newest attempt at it.
+
+    Raises:
+        OptionError: neither a key nor a topic; a topic of several ledgers, a ledger in several objects: all are named.
+        UnknownTopicError, UnknownLedgerError: there is no such topic or ledger.
+    """
+    try:
+        topic = parse_topic(what)
+    except OptionError:
+        raise OptionError(
+            "this is neither the key of an offloaded object nor a topic",
+            expected="<uuid>[-ledger-<id>][-index], <managed ledger>/<id>-<uuid>/data or /index, or "
+            "tenant/namespace/topic",
+            found=what,
+        ) from None
+    wanted = topic_selection([topic])
+    assert wanted is not None
+    with inventory(tier, "", records, wanted) as all_found:
+        found = {
+            each.ledger.ledger_id: each.ledger
+            for each in all_found
+            if isinstance(each, FoundLedger) and wanted(each.topic)
+        }
+    if not found:
+        raise UnknownTopicError(
+            f"nothing is known of this topic under {tier.store.describe().location}", found=what
+        )
+    if ledger_id is None and len(found) == 1:
+        [ledger_id] = found
+    if ledger_id not in found:
+        ids = id_ranges(sorted(found))
+        if ledger_id is None:
+            raise OptionError("the topic has several ledgers", expected=f"--ledger, one of {ids}", found=what)
+        raise UnknownLedgerError("the topic has no such ledger here", expected=ids, found=ledger_id)
+    ledger = found[ledger_id]
+    keys = [parse_key(key) for key in dict.fromkeys(extent.data_key for extent in ledger.extents)]
+    newest = ledger.unread or next(reversed(ledger.attempts), None)
+    keys = keys or ([] if newest is None else [newest.key])
+    if not keys:
+        raise UnknownLedgerError("no object has this ledger", found=ledger_id)
+    if len(keys) > 1:
+        names = ", ".join(each.data_key for each in keys if each is not None)
+        raise OptionError(
+            "the ledger lies in several objects", ledger_id=ledger_id, expected=f"one of the keys {names}"
+        )
+    [key] = keys
+    assert key is not None
+    return key
+
+
+@contextmanager
+def _hinted(key: ObjectKey, data: ObjectStat | None) -> Iterator[None]:
+    """Have an error of an index, which may be missing, name what makes it anew from the data object."""
+    try:
+        yield
+    except (FormatError, ObjectNotFoundError) as error:
+        if data is not None and error.hint is None:
+            error.hint = f"`offload repair URL {key.data_key}` makes it anew if the data object is right."
+        raise
 
 
 def _print_mentions(named_by: list[Mention]) -> None:
@@ -196,13 +289,15 @@ def _print(
     print_table(facts)
     for ledger in index.ledgers:
         out.print(f"\n[bold]ledger {ledger.ledger_id}[/bold]")
-        about = Table(box=None, show_header=False, pad_edge=False)
-        for name, value in _plain(ledger.metadata).items():
-            about.add_row(name, cell(str(value)))
+        about = Table("name", "fact", box=None, show_header=False, pad_edge=False)
+        for field in dataclasses.fields(ledger.metadata):
+            value = getattr(ledger.metadata, field.name)
+            if field.repr and value not in (None, ()):
+                about.add_row(field.name, cell(_shown(field.name, value)))
         record = indexed_filter(ledger)
         if record is not None:
             about.add_row("filtered", cell(filter_note([record])))
-        print_table(about)
+        print_table(about, prose=("fact",))
         table = Table(box=None, pad_edge=False)
         for column in ("part", "offset", "length", "first entry", "last entry"):
             table.add_column(column, justify="right")
@@ -212,6 +307,20 @@ def _print(
             place = (block.part_number, block.offset, block.length, block.first_entry_id)
             table.add_row(*(str(fact) for fact in place), last, cell(headers[block.offset]))
         print_table(table, drop=("last entry",), prose=("header",))
+    if any(each != "ok" for each in headers.values()):
+        out.print()
+        print_line(f"It is damaged: `offload repair URL {key.data_key}` shows what can be saved.")
+
+
+def _shown(name: str, value: Any) -> str:
+    """Return a fact of a ledger as people read it."""
+    if name.endswith("_ms") and value:
+        return f"{value}, {time(utc_time(value / 1000))}"
+    if not isinstance(value, tuple):
+        return str(_plain(value))
+    if name == "ensembles":
+        return "; ".join(f"from entry {each.first_entry_id} on {', '.join(each.members)}" for each in value)
+    return ", ".join(f"{one}={_plain(other)}" for one, other in value)
 
 
 def _size_note(index: ObjectIndex, data: ObjectStat | None) -> str:

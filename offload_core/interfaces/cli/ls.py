@@ -102,7 +102,7 @@ def ls(
     level = RowLevel.LEDGER if ledgers else by or RowLevel.TOPIC
     with (
         where.open(hot) as tier,
-        _inventory(tier, prefix, records, TopicPatterns(tuple(topic or ()))) as found,
+        inventory(tier, prefix, records, TopicPatterns(tuple(topic or ()))) as found,
         Spool[Row]() as rows,
         Spool[StoredObject]() as problems,
         missing_warned_of(FoundTopics.of_patterns(topic), tier.store, prefix) as seen,
@@ -125,8 +125,8 @@ def ls(
 
 
 @contextmanager
-def _inventory(
-    tier: TierReader, prefix: str, records: RecordOptions, wanted: TopicPatterns
+def inventory(
+    tier: TierReader, prefix: str, records: RecordOptions, wanted: Callable[[TopicName | None], bool]
 ) -> Iterator[Iterator[FoundLedger | StoredObject]]:
     """The ledgers of a tier, by its objects or by records; then the objects that belong to no known ledger."""
     opener = records.opener(tier)
