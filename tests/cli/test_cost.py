@@ -1,5 +1,6 @@
 """`offload cost`: what it shows, the report for machines, and what is refused."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,11 +12,12 @@ from offload_core.storage.tier import Tier
 def test_without_prices_there_are_counts_and_no_money(offload, broker):
     result = offload("cost", broker)
     assert result.code == 0
-    assert "without --prices there is no money in this" in result.err
+    assert "without --prices there is no money in this: --prices example:aws-s3 has some\n" in result.err
     lines = result.out.splitlines()
-    assert " ".join(lines[0].split()) == "topic month copies objects size parts requests to write"
+    assert lines[0] == "Stored, by topic and month"
+    assert " ".join(lines[1].split()) == "topic month copies objects size parts requests to write"
     assert next(line for line in lines if line.startswith("all")).split()[:3] == ["all", "23", "46"]
-    assert any(line.startswith("one full scan, 1 partitions") for line in lines)
+    assert "One full scan of it, in 1 partition" in lines
 
 
 @pytest.mark.parametrize("records", [(), ("--records", MANAGED_LEDGERS)], ids=["listing", "records"])
@@ -60,7 +62,9 @@ def test_what_a_move_and_merging_would_save(offload, broker):
     assert saving["egress"] > saving["month"]
     shown = offload("cost", broker, "--prices", "example:aws-s3", "--compare-class", "STANDARD_IA")
     assert "these prices are an example: check them" in shown.err
-    assert "moving costs" in shown.out
+    assert re.search(r"^moving costs [0-9.]+ USD once", shown.out, re.MULTILINE)
+    assert all(name in shown.out for name in ("writing, USD", "a month, USD", "cost, USD", "a scan, USD"))
+    assert "< 0.000001" in shown.out
 
 
 def test_one_topic_and_no_scan(offload, broker):
@@ -73,6 +77,9 @@ def test_one_topic_and_no_scan(offload, broker):
 def test_an_empty_tier(offload, tmp_path):
     report = offload("cost", tmp_path, "--prices", "example:aws-s3", "--json").json
     assert (report["stored"], report["total"]["cost_a_month"], report["scan"]) == ([], 0, None)
+    shown = offload("cost", tmp_path)
+    assert (shown.code, shown.out) == (0, "")
+    assert f"no offloaded object under file://{tmp_path}" in shown.err
 
 
 @pytest.mark.parametrize(

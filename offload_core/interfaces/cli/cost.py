@@ -20,7 +20,16 @@ from offload_core.interfaces.cli.command_options import (
     parse_size,
 )
 from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at
-from offload_core.interfaces.cli.terminal import cell, err, out, print_table, printable, size, warn
+from offload_core.interfaces.cli.terminal import (
+    cell,
+    err,
+    out,
+    print_line,
+    print_table,
+    printable,
+    size,
+    warn,
+)
 from offload_core.maintenance.inventory.charges import (
     Money,
     Saving,
@@ -29,9 +38,10 @@ from offload_core.maintenance.inventory.charges import (
     offload_requests,
     weigh_classes,
 )
-from offload_core.maintenance.inventory.prices import Rates, Tariff, load_prices
+from offload_core.maintenance.inventory.prices import Prices, Rates, Tariff, load_prices
 from offload_core.maintenance.inventory.stored_amounts import StoredAmount, StoredBy, by_class, survey_stored
 from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.metadata.catalogue.summaries import count_text
 from offload_core.reading.scan import ScanEstimate, ScanOptions, explain_scan
 from offload_core.reading.scan.tasks import Isolation
 from offload_core.storage.tier import Requests
@@ -158,7 +168,7 @@ def cost(
         )
     if as_json:
         typer.echo(json.dumps(costs_to_json(costs), indent=2))
-    else:
+    elif seen.anything:
         print_costs(costs)
     if not seen.anything:
         warn(nothing_at(tier.store, prefix))
@@ -269,7 +279,9 @@ def print_costs(costs: Costs) -> None:
     """Print the costs as tables."""
     tariff = costs.tariff
     if tariff is None:
-        err.print("without --prices there is no money in this", highlight=False)
+        err.print(
+            "without --prices there is no money in this: --prices example:aws-s3 has some", highlight=False
+        )
     else:
         prices = tariff.prices
         title = f"{prices.name}, as of {prices.as_of}, class {tariff.class_name}, in {prices.currency}"
@@ -279,8 +291,11 @@ def print_costs(costs: Costs) -> None:
     for name in costs.classes_without_price:
         taken = "the prices of the default class are taken"
         err.print(printable(f"no prices for the storage class {name}: {taken}"), style="yellow", markup=False)
+    out.print("Stored, by topic and month", style="bold", soft_wrap=True)
     print_table(_stored_table(costs), drop=("parts", "objects", "copies", "month"))
     if costs.scan is not None:
+        title = f"One full scan of it, in {count_text(costs.scan.partitions, 'partition')}"
+        out.print(f"\n{title}", style="bold", highlight=False, soft_wrap=True)
         print_table(_scan_table(costs.scan, tariff, costs.leaves), drop=("lookups", "listings"))
         if costs.scan.ends_early:
             err.print("the scan may end before all of this is asked for", highlight=False)
@@ -290,15 +305,13 @@ def print_costs(costs: Costs) -> None:
 
 def _stored_table(costs: Costs) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("topic", overflow="fold")
-    table.add_column("month", no_wrap=True)
-    if costs.has_classes:
-        table.add_column("class", overflow="fold")
+    for name in ("topic", "month", *(["class"] if costs.has_classes else [])):
+        table.add_column(name)
     for name in ("copies", "objects", "size", "parts", "requests to write"):
         table.add_column(name, justify="right")
     if costs.rates is not None:
-        table.add_column("writing", justify="right", no_wrap=True)
-        table.add_column("a month", justify="right", no_wrap=True)
+        for name in ("writing", "a month"):
+            table.add_column(_in_currency(name, costs.rates.prices), justify="right")
     rows = [
         (key[0], key[1] or "–", key[2] or "–", each, costs.money_of(key))
         for key, each in costs.stored.items()
@@ -322,8 +335,9 @@ def _stored_table(costs: Costs) -> Table:
 
 def _scan_table(scan: ScanEstimate, tariff: Tariff | None, leaves: bool) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column(f"one full scan, {scan.partitions:,} partitions")
-    for name in ("listings", "lookups", "reads", "bytes", *([] if tariff is None else ["cost"])):
+    table.add_column("step")
+    money_names = [] if tariff is None else [_in_currency("cost", tariff.prices)]
+    for name in ("listings", "lookups", "reads", "bytes", *money_names):
         table.add_column(name, justify="right")
     for step, requests in (
         ("planning", scan.planning),
@@ -348,15 +362,17 @@ def _scan_table(scan: ScanEstimate, tariff: Tariff | None, leaves: bool) -> Tabl
 
 def _print_saving(costs: Costs, saving: Saving) -> None:
     assert costs.there is not None
-    out.print(cell(_move(costs)), soft_wrap=True)
+    prices = costs.there.prices
+    out.print()
+    out.print(cell(_move(costs)), style="bold", soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     for name in ("", "now", "then"):
         table.add_column(name, justify="right" if name else "left")
     table.add_row("objects", f"{saving.objects:,}", f"{saving.objects_then:,}")
-    table.add_row("a month", amount(saving.month), amount(saving.month_then))
+    table.add_row(_in_currency("a month", prices), amount(saving.month), amount(saving.month_then))
     if saving.scan is not None and saving.scan_then is not None:
         table.add_row("requests of a scan", f"{saving.scan.total:,}", f"{saving.scan_then.total:,}")
-        table.add_row("cost of a scan", amount(saving.scan_cost), amount(saving.scan_cost_then))
+        table.add_row(_in_currency("a scan", prices), amount(saving.scan_cost), amount(saving.scan_cost_then))
     print_table(table)
     parts = {
         "reading": saving.reading,
@@ -365,15 +381,12 @@ def _print_saving(costs: Costs, saving: Saving) -> None:
         "early": saving.early,
     }
     named = ", ".join(f"{name} {amount(value)}" for name, value in parts.items() if value)
-    once = f"moving costs {amount(saving.once)} once{f' ({named})' if named else ''}"
+    once = f"moving costs {amount(saving.once)} {prices.currency} once{f' ({named})' if named else ''}"
     if saving.months_to_pay is None:
-        out.print(f"{once}; storage costs no less then", highlight=False, soft_wrap=True)
+        print_line(f"{once}; storage costs no less then")
     else:
-        out.print(
-            f"{once}, and saves {amount(saving.saved_a_month)} a month: paid after {saving.months_to_pay:.1f} months",
-            highlight=False,
-            soft_wrap=True,
-        )
+        saved = f"{amount(saving.saved_a_month)} {prices.currency}"
+        print_line(f"{once}, and saves {saved} a month: paid after {saving.months_to_pay:.1f} months")
 
 
 def _move(costs: Costs) -> str:
@@ -381,12 +394,22 @@ def _move(costs: Costs) -> str:
     merged = (
         "" if costs.merge_bytes is None else f", ledgers merged into segments of {size(costs.merge_bytes)}"
     )
-    return f"moved to {costs.there.prices.name}, class {costs.there.class_name}{merged}"
+    return f"Moved to {costs.there.prices.name}, class {costs.there.class_name}{merged}"
 
 
 def amount(money: float) -> str:
-    """Money as text; the currency stands above."""
+    """Money as text, without its currency."""
+    if 0 < money < _LEAST_SHOWN:
+        return f"< {_LEAST_SHOWN:.6f}"
     return f"{money:,.2f}" if money >= 1 or not money else f"{money:.6f}"
+
+
+_LEAST_SHOWN = 1e-6
+
+
+def _in_currency(name: str, prices: Prices) -> str:
+    """Return the name of an amount with its currency."""
+    return printable(f"{name}, {prices.currency}")
 
 
 def _prices_to_json(tariff: Tariff) -> dict[str, Any]:
