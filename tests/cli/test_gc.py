@@ -8,7 +8,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from commands import configuration_file, opened_topic
+from commands import HOW_TO_DO_IT, configuration_file, opened_topic
 from records import MANAGED_LEDGERS
 
 from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, parse_topic
@@ -87,7 +87,7 @@ def test_of_a_deleted_topic_exactly_its_objects_go(offload, tier, url, tmp_path)
     assert orphans
     forget(url, "acme/cold/json")
     dry = offload("gc", tier, "--records", url)
-    assert (dry.code, keys_of(tier)) == (1, before)
+    assert (dry.code, dry.err, keys_of(tier)) == (1, HOW_TO_DO_IT, before)
     assert len(re.findall("^deleted-topic ", dry.out, re.MULTILINE)) == len(orphans) // 2
     assert dry.out.splitlines()[-1].endswith("; nothing was")
     log = tmp_path / "audit.jsonl"
@@ -105,6 +105,7 @@ def test_of_a_deleted_topic_exactly_its_objects_go(offload, tier, url, tmp_path)
 def test_only_a_report_by_files(offload, tier, tmp_path):
     before = keys_of(tier)
     result = offload("gc", tier, "--records", MANAGED_LEDGERS)
+    assert (result.code, result.err) == (0, "")
     assert (result.code, "nothing is deleted by this: files are a copy" in result.out) == (0, True)
     log = tmp_path / "audit"
     result = offload("gc", tier, "--records", MANAGED_LEDGERS, "--yes", "--audit-log", log)
@@ -224,7 +225,13 @@ def test_what_is_left_of_a_deleted_topic_goes_with_a_receipt(offload, tier, url,
     forget(url, "acme/cold/avro")
     receipt = tmp_path / "receipt.json"
     arguments = ["delete", tier, "acme/cold/json", "--records", url]
-    assert (offload(*arguments).code, keys_of(tier)) == (1, before)
+    dry = offload(*arguments)
+    assert (dry.code, dry.err, keys_of(tier)) == (1, HOW_TO_DO_IT, before)
+    assert dry.out.splitlines()[-2:] == [
+        "2 would be deleted, 544.3 kB; nothing was",
+        "they have 1,260 entries of 2 ledgers",
+    ]
+    assert offload(*arguments, "--json").err == ""
     assert offload(*arguments, "--receipt", receipt).code == 2
     arguments += ["--yes", "--audit-log", tmp_path / "log", "--receipt", receipt]
     result = offload(*arguments)
@@ -268,7 +275,8 @@ def test_a_managed_ledger_of_ours_goes_with_all_its_copies(offload, tmp_path):
     arguments = ["delete", root, "acme/n/orders", "--records", url, "--managed-ledger", "--config", config]
     dry = offload(*arguments)
     assert (dry.code, len(keys_of(root))) == (1, 6)
-    assert "acme/n/orders: its managed ledger would be deleted" in dry.out
+    told = "its managed ledger would be deleted, with all copies of its 3 ledgers: 3 entries, 300 bytes of payloads"
+    assert f"acme/n/orders: {told}\n" in dry.out
     done = offload(*arguments, "--yes", "--audit-log", tmp_path / "log", "--receipt", receipt, "--json")
     told = done.json
     assert (told["dry_run"], told["managed_ledgers"]) == (False, ["persistent://acme/n/orders"])

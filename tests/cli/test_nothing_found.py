@@ -79,14 +79,16 @@ def test_du_names_the_patterns_that_mean_nothing(offload, tier):
         ["cost"],
         ["report", "--output", "{folder}/page.html"],
         ["gc", "--records", "{url}"],
+        ["repair"],
+        ["rollback plan"],
     ],
 )
 def test_a_prefix_where_nothing_lies_is_said(offload, tier, url, tmp_path, arguments):
     command, *more = (each.format(url=url, folder=tmp_path) for each in arguments)
-    result = offload(command, tier, *more, "--prefix", "wrong/")
+    result = offload(*command.split(), tier, *more, "--prefix", "wrong/")
     assert result.code == 0
     assert f"offload: no offloaded object under {tier.as_uri()} with the prefix wrong/\n" in result.err
-    assert "no offloaded object" not in offload(command, tier, *more).err
+    assert "no offloaded object" not in offload(*command.split(), tier, *more).err
 
 
 def test_what_is_no_offloaders_is_not_taken_for_a_find(offload, tmp_path):

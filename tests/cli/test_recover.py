@@ -4,6 +4,7 @@ import json
 from contextlib import closing
 
 import pytest
+from commands import HOW_TO_DO_IT
 from scenes.rollbacks import NAMELESS, info_in, put_segment, put_whole, store_of
 from tiers import MANAGED_LEDGER, TOPIC
 
@@ -27,7 +28,13 @@ def test_it_says_what_it_would_do_and_what_is_not_known(offload, tier, tmp_path)
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
     assert lines[0] == "acme/cold/orders: 3 ledgers, 9 entries: would be written"
     assert lines[1].startswith("open-ledger ledger 5, entry 2 it was open when it was offloaded last")
-    assert "1 topics: would be written" in lines
+    assert "1 topic: would be written" in lines
+    assert lines[-1] == "Records need a place: --into URL."
+    into = offload(
+        "recover", tmp_path / "tier", "--into", f"sqlite:{tmp_path}/r.db", "--into-option", "create=true"
+    )
+    assert (into.code, into.err) == (1, HOW_TO_DO_IT)
+    assert "need a place" not in into.out
     assert "cursors and subscriptions: where consumers were" in lines
     assert list(tmp_path.iterdir()) == [tmp_path / "tier"]
 

@@ -1,6 +1,7 @@
 """`offload relocate`: what it says, how it ends, and that readers follow: records, a mapping, or a bucket alone."""
 
 import json
+import re
 import subprocess
 from contextlib import closing
 from dataclasses import replace
@@ -275,11 +276,15 @@ def test_a_bucket_alone_is_copied_under_the_same_keys(offload, tmp_path):
     dry = offload(*given)
     assert (dry.code, "missing" in dry.out, list(target.iterdir())) == (1, True, [])
     assert dry.out.splitlines()[-2:] == [
-        "2 pairs of objects: 2 missing",
+        "2 pairs of objects: 2 missing, 198.0 kB",
         "198.0 kB would be copied; nothing was",
     ]
     state = ["--state", tmp_path / "state"]
-    assert offload(*given, *state, *done(tmp_path)).code == 0
+    made = offload(*given, *state, *done(tmp_path))
+    assert (made.code, made.err) == (0, "")
+    assert re.fullmatch(
+        r"2 pairs of objects: 2 copied, 198\.0 kB, in [0-9]+\.[0-9] s", made.out.splitlines()[-1]
+    )
     names = {path.name for path in source.iterdir()}
     copied = {path.name for path in target.iterdir()}
     assert 0 < len(copied) < len(names)

@@ -113,7 +113,7 @@ def test_wrong_use(offload, tmp_path, arguments, said):
 def test_a_sound_tier_needs_nothing(offload, tmp_path):
     lay_out(tmp_path, LEDGER)
     result = offload("repair", tmp_path)
-    assert (result.code, result.out) == (0, "0 damaged, 0 would be repaired; nothing was changed\n")
+    assert (result.code, result.out) == (0, "nothing is damaged\n")
 
 
 @pytest.mark.parametrize(
@@ -130,6 +130,15 @@ def test_what_is_named_must_be_there(offload, damaged, arguments, named):
         assert (result.code, result.out) == (2, "")
         assert named in result.err
     assert offload("repair", damaged[0], "--ledger", "7", "--ledger", "8").code == 1
+
+
+def test_of_an_object_that_is_gone_the_next_step_is_named(offload, tmp_path):
+    key = lay_out(tmp_path, LEDGER)
+    (tmp_path / str(key)).unlink()
+    for more, step in ((), ", or put it aside by --quarantine"), (("--quarantine",), ""):
+        shown = offload("repair", tmp_path, *more)
+        assert shown.code == 1
+        assert f"{key}: put the object back from a backup or a versioned bucket{step}\n" in shown.out
 
 
 def test_a_key_that_was_put_aside_is_no_error(offload, damaged, tmp_path):

@@ -5,6 +5,7 @@ import re
 from contextlib import closing
 
 import pytest
+from commands import HOW_TO_DO_IT
 from records import closed, managed_ledger, segment, still_open
 from scenes.rollbacks import (
     MIXED,
@@ -123,7 +124,7 @@ def test_delete_releases_segments_first(offload, tier, tmp_path):
     url = store_of(tmp_path, MIXED)
     arguments = ["rollback", "delete", tmp_path / "tier", "--records", url, "--release"]
     result = offload(*arguments)
-    assert (result.code, result.err, info_in(url)) == (1, "", as_written(MIXED))
+    assert (result.code, result.err, info_in(url)) == (1, HOW_TO_DO_IT, as_written(MIXED))
     assert f"{TOPIC}: segments would be released of ledgers 5–6" in result.out
     assert f"{TOPIC}: ledger 7 keeps its segments: the ledger's hot copy is gone" in result.out
     result = offload(*arguments, "--yes", "--audit-log", tmp_path / "audit", "--json")

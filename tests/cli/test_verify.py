@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from commands import HOW_TO_DO_IT
 from entries import entry, pip17_object
 from records import MANAGED_LEDGERS
 from tiers import Names, lay_out, lay_out_case
@@ -171,7 +172,7 @@ def test_sealing_writes_checksums_and_says_so_before(offload, tmp_path):
     root, log = tmp_path / "tier", tmp_path / "audit.jsonl"
     key = lay_out(root, LEDGER, attempt=1)
     dry = offload("verify", root, "--deep", "--seal")
-    assert (dry.code, dry.err) == (1, "")
+    assert (dry.code, dry.err) == (1, HOW_TO_DO_IT)
     assert dry.out.endswith("0 of them without a checksum; 1 would get checksums: nothing is wrong\n")
     arguments = ("verify", root, "--deep", "--seal", "--yes", "--audit-log", log)
     assert offload(*arguments).out.endswith("; 1 got checksums: nothing is wrong\n")

@@ -54,6 +54,7 @@ def opened_topic(config, name, **options):
 
 
 COMMAND = Path(sys.executable).with_name("offload")
+HOW_TO_DO_IT = "this was a dry run: --yes --audit-log FILE does it\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -231,6 +231,11 @@ class ChangeOptions(OptionGroup):
         log.check_writable()
         return log
 
+    def show_next_step(self, would_change: object) -> None:
+        """Print what does it, after a dry run that found something to be done."""
+        if would_change and not self.yes:
+            err.print("this was a dry run: --yes --audit-log FILE does it", highlight=False)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorOptions(OptionGroup):

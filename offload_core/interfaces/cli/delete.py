@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +16,14 @@ from offload_core.interfaces.cli.command_options import (
     AsJson,
     ChangeOptions,
     Prefix,
+    RecordOptions,
     TierOptions,
     command,
 )
 from offload_core.interfaces.cli.configured import ConfigFile, metadata_flags, open_service
 from offload_core.interfaces.cli.gc import GarbageRecords, ScopeOptions, finish, show
-from offload_core.interfaces.cli.terminal import err, print_line
+from offload_core.interfaces.cli.ls import inventory
+from offload_core.interfaces.cli.terminal import err, print_line, size
 from offload_core.maintenance.gc import (
     CollectionSummary,
     Proof,
@@ -30,12 +32,15 @@ from offload_core.maintenance.gc import (
     measure_clock,
     written_receipt,
 )
-from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.metadata.catalogue import TierReader, TopicName, parse_topic
+from offload_core.metadata.catalogue.summaries import count_text
+from offload_core.metadata.catalogue.survey import FoundLedger
 from offload_core.metadata.catalogue.topics import (
     managed_ledger_of_topic,
     topic_of_managed_ledger,
     topic_selection,
 )
+from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.writing.audit import AuditLog, Change, Deletion, read_audit_log
 from offload_core.writing.configuration import load_configuration
 from offload_core.writing.managed_ledger import delete_managed_ledger
@@ -97,6 +102,8 @@ def delete(
             if not (live or is_known):
                 raise _unknown("there is no managed ledger of this", what)
             topics = live if live or _is_namespace(what) else [parse_topic(what)]
+            with opener() as opened_records:
+                infos = opened_records.read(live)
         else:
             deletion.check_deleted()
         log = changes.open_log()
@@ -109,12 +116,20 @@ def delete(
                 if log is not None:
                     flags = metadata_flags(url, records.records_option)
                     _delete_managed_ledgers(topics, config, flags, log, written)
-                _show_managed_ledgers(topics, about | {"dry_run": not changes.yes}, as_json=as_json)
+                _show_managed_ledgers(topics, infos, about | {"dry_run": not changes.yes}, as_json=as_json)
             else:
                 summary, outcomes = deletion.delete(log)
+                gone: set[tuple[TopicName | None, int]] = set()
                 show(
-                    _noted(outcomes, written), summary, about | {"dry_run": not changes.yes}, as_json=as_json
+                    _noted(outcomes, written, gone),
+                    summary,
+                    about | {"dry_run": not changes.yes},
+                    as_json=as_json,
                 )
+                if gone and log is None and not (summary.failed or as_json):
+                    _show_entries(tier, prefix, scope.is_chosen, gone)
+            if not as_json:
+                changes.show_next_step(topics if managed_ledger else summary.garbage)
             proof = None if log is None else deletion.prove()
             if not (managed_ledger or is_known or _was_there(summary, proof)):
                 raise _unknown("there is neither a record nor an object of this", what)
@@ -164,14 +179,42 @@ def _unknown(why: str, what: str) -> UnknownTopicError:
     )
 
 
-def _show_managed_ledgers(topics: Sequence[TopicName], about: dict[str, Any], *, as_json: bool) -> None:
+def _show_entries(
+    tier: TierReader,
+    prefix: str,
+    is_chosen: Callable[[TopicName | None], bool],
+    gone: Collection[tuple[TopicName | None, int]],
+) -> None:
+    """Print how many entries the ledgers have that would be gone, by their indexes."""
+    with inventory(tier, prefix, RecordOptions(), is_chosen) as found:
+        entries = sum(
+            each.ledger.entries or 0
+            for each in found
+            if isinstance(each, FoundLedger) and (each.topic, each.ledger.ledger_id) in gone
+        )
+    print_line(f"they have {entries:,} entries of {count_text(len(gone), 'ledger')}")
+
+
+def _show_managed_ledgers(
+    topics: Sequence[TopicName],
+    infos: Mapping[TopicName, ManagedLedgerInfo],
+    about: dict[str, Any],
+    *,
+    as_json: bool,
+) -> None:
     names = [str(topic) for topic in topics]
     if as_json:
         typer.echo(json.dumps({**about, "managed_ledgers": names}))
         return
     what = "would be deleted" if about["dry_run"] else "was deleted"
-    for name in names:
-        print_line(f"{name}: its managed ledger {what}, with all copies of its ledgers")
+    for topic in topics:
+        ledgers = infos[topic].ledgers if topic in infos else ()
+        entries = sum(each.info.entries or 0 for each in ledgers)
+        held = size(sum(each.info.size or 0 for each in ledgers))
+        print_line(
+            f"{topic}: its managed ledger {what}, with all copies of its {count_text(len(ledgers), 'ledger')}: "
+            f"{entries:,} entries, {held} of payloads"
+        )
 
 
 def _delete_managed_ledgers(
@@ -210,8 +253,12 @@ class _Noting:
             )
 
 
-def _noted(outcomes: Iterator[Any], receipt: Receipt | None) -> Iterator[Any]:
+def _noted(
+    outcomes: Iterator[Any], receipt: Receipt | None, gone: set[tuple[TopicName | None, int]]
+) -> Iterator[Any]:
+    """Note in the receipt what was deleted, and the ledgers of all that is found."""
     for outcome in outcomes:
+        gone.update((outcome.garbage.topic, each) for each in outcome.garbage.ledger_ids)
         if receipt is not None and outcome.is_deleted:
             garbage = outcome.garbage
             receipt.add(

@@ -178,6 +178,8 @@ def gc(
         show(
             seen.watch(outcomes, lambda each: each.garbage.topic), collection.summary, about, as_json=as_json
         )
+        if not as_json and collection.summary.why_incomplete is None:
+            changes.show_next_step(collection.summary.garbage)
         if not (collection.summary.objects or collection.summary.uploads):
             warn(nothing_at(tier.store, prefix))
         if seen.missing:

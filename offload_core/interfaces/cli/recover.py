@@ -31,6 +31,7 @@ from offload_core.maintenance.record_recovery import (
     recover_records,
 )
 from offload_core.metadata.catalogue import parse_topic
+from offload_core.metadata.catalogue.summaries import count_text
 from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, topic_selection
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
 from offload_core.storage.hot import FileLedgerStore
@@ -118,6 +119,9 @@ def recover(
             )
         else:
             _print(found, written=changes.yes)
+            changes.show_next_step(into is not None and greatest >= 0)
+            if into is None and greatest >= 0:
+                print_line("Records need a place: --into URL.")
         seen.require_all(tier.store)
         if not seen.anything:
             warn(nothing_at(tier.store, ""))
@@ -154,16 +158,17 @@ def _print(found: Iterator[Recovered], *, written: bool) -> None:
         ledgers = () if info is None else info.ledgers
         entries = sum(one.info.entries or 0 for one in ledgers)
         what = _SAID[each.outcome].format("" if written else "would be ")
-        line = f"{name}: {len(ledgers)} ledgers, {entries:,} entries: {what}"
+        line = f"{name}: {count_text(len(ledgers), 'ledger')}, {entries:,} entries: {what}"
         print_line(line)
         if rebuilt.unknown:
             print_table(_unknown_table(rebuilt.unknown))
     if not counts:
-        out.print("no topics: nothing to be recovered was found", highlight=False)
+        print_line("no topics: nothing to be recovered was found")
+        return
     for outcome in RecoveryOutcome:
         if counts[outcome]:
             what = _SAID[outcome].format("" if written else "would be ")
-            out.print(f"{counts[outcome]} topics: {what}", highlight=False)
+            print_line(f"{count_text(counts[outcome], 'topic')}: {what}")
     for heading, lines in (("Not known of any topic:", NEVER_KNOWN), ("Recorded by a rule:", APPROXIMATE)):
         out.print(heading, highlight=False)
         for line in lines:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Annotated, Any
 
 import typer
@@ -30,7 +31,7 @@ from offload_core.interfaces.cli.command_options import (
 from offload_core.interfaces.cli.configured import ConfigFile
 from offload_core.interfaces.cli.given_copies import TopicCopies, give_copies, open_live
 from offload_core.interfaces.cli.relocation_report import Relocated, show_copied, show_relocated
-from offload_core.interfaces.cli.terminal import byte_bar, out, size
+from offload_core.interfaces.cli.terminal import byte_bar, duration, print_line, size
 from offload_core.maintenance.live import LiveReplacements
 from offload_core.maintenance.live.live_copies import check_readable
 from offload_core.maintenance.relocate import (
@@ -49,6 +50,7 @@ from offload_core.maintenance.relocate.live_moves import plan_live_topic
 from offload_core.maintenance.verify import VerifiedObjects
 from offload_core.metadata.catalogue import TierReader, TopicName, open_records, parse_topic
 from offload_core.metadata.catalogue.known_tiers import tier_record
+from offload_core.metadata.catalogue.summaries import count_text
 from offload_core.metadata.catalogue.topics import (
     managed_ledger_of_topic,
     topic_of_managed_ledger,
@@ -216,13 +218,10 @@ def relocate(
                 )
             kept = None if state is None or not changes.yes else _state(state, target.store)
             known = None if kept is None else held.enter_context(kept)
-            _copy(
-                PlainCopy(
-                    tiers[0], tiers[1], prefix=prefix, wants=wants, audit=log, state=known, executor=executor
-                ),
-                topics,
-                as_json=as_json,
+            copies = PlainCopy(
+                tiers[0], tiers[1], prefix=prefix, wants=wants, audit=log, state=known, executor=executor
             )
+            _copy(copies, topics, changes, as_json=as_json)
             return
         if state is not None or prefix:
             raise OptionError(
@@ -295,6 +294,8 @@ def relocate(
         finally:
             mapped = () if mapping is None or not mapping.exists() else read_mapping(mapping).done
             show_relocated(done, mapped, as_json=as_json)
+        if not as_json:
+            changes.show_next_step(done.deleted or any(plan.moves for plan in done.plans))
         if done.is_left:
             raise typer.Exit(1)
 
@@ -343,23 +344,28 @@ def _check_known(topics: Sequence[TopicName], known: Collection[TopicName]) -> N
             )
 
 
-def _copy(copies: PlainCopy, topics: Sequence[TopicName], *, as_json: bool) -> None:
+def _copy(copies: PlainCopy, topics: Sequence[TopicName], changes: ChangeOptions, *, as_json: bool) -> None:
     """Copy objects as they are, and print the result of each pair."""
     counts: Counter[PlainStatus] = Counter()
-    missing_bytes = 0
+    sizes: Counter[PlainStatus] = Counter()
+    began = monotonic()
     seen: set[TopicName] = set()
     for result in copies:
         if topics and result.topic is not None:
             seen.add(result.topic)
         counts[result.status] += 1
-        if result.status is PlainStatus.MISSING:
-            missing_bytes += result.size_bytes
+        sizes[result.status] += result.size_bytes
         show_copied(result, as_json=as_json)
     if not as_json:
-        counted = ", ".join(f"{count:,} {status.value}" for status, count in counts.items())
-        out.print(f"{counts.total():,} pairs of objects{f': {counted}' if counted else ''}", highlight=False)
+        counted = "; ".join(
+            f"{count:,} {status.value}, {size(sizes[status])}" for status, count in counts.items()
+        )
+        took = f", in {duration(monotonic() - began)}" if counts[PlainStatus.COPIED] else ""
+        pairs = count_text(counts.total(), "pair")
+        print_line(f"{pairs} of objects{f': {counted}' if counted else ''}{took}")
         if counts[PlainStatus.MISSING]:
-            out.print(f"{size(missing_bytes)} would be copied; nothing was", highlight=False)
+            print_line(f"{size(sizes[PlainStatus.MISSING])} would be copied; nothing was")
+        changes.show_next_step(counts[PlainStatus.MISSING])
     _check_known(topics, seen)
     if counts.keys() - {PlainStatus.COPIED, PlainStatus.THERE}:
         raise typer.Exit(1)

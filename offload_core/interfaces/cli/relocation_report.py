@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 import typer
@@ -13,6 +14,7 @@ from rich.table import Table
 from offload_core.interfaces.cli.given_copies import TopicCopies, copies_to_json, show_copies
 from offload_core.interfaces.cli.terminal import (
     cell,
+    duration,
     id_ranges,
     out,
     print_failure,
@@ -39,6 +41,7 @@ class Relocated:
     """
 
     is_dry: bool
+    began_at: float = field(default_factory=monotonic)
     plans: list[TopicPlan] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     given: list[TopicCopies] = field(default_factory=list)
@@ -93,13 +96,14 @@ def show_relocated(done: Relocated, changes: Sequence[Relocation], *, as_json: b
             for ledger_id in change.copy.ledger_ids:
                 print_line(_change_line(change, ledger_id))
     moves = [move for plan in done.plans for move in plan.moves]
-    what = f"{len(moves)} copies, {size(done.planned_bytes)} of payloads"
+    what = f"{len(moves):,} copies, {size(done.planned_bytes)} of payloads"
     already = sum(len(plan.done) for plan in done.plans)
     if done.is_dry:
         print_line(f"{what}, would be moved; nothing was. {already} ledgers are there already.")
         return
     moved = sum(each.error is None for each in done.outcomes)
-    print_line(f"{moved} of {what}, moved and verified. {already} ledgers were there already.")
+    took = duration(monotonic() - done.began_at)
+    print_line(f"{moved} of {what}, moved and verified in {took}. {already} ledgers were there already.")
     if len(done.outcomes) < len(moves):
         print_line("It was broken off: others may have been moved as well. The next call tells, and goes on.")
 

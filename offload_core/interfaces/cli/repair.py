@@ -31,14 +31,15 @@ from offload_core.interfaces.cli.given_copies import (
     open_live,
     show_copies,
 )
+from offload_core.interfaces.cli.nothing_found import nothing_at
 from offload_core.interfaces.cli.terminal import (
     cell,
     err,
-    out,
     print_failure,
     print_line,
     print_table,
     table_of,
+    warn,
 )
 from offload_core.maintenance.live import LiveReplacements
 from offload_core.maintenance.repair import Action, HotCopies, PlannedRepair, Repair, Repaired
@@ -181,6 +182,10 @@ def repair(
                 given = unfinished + [give_copies(recorded.live, each) for each in waiting]
         finally:
             show(planned, done if changes.yes else None, given, live=live, as_json=as_json)
+        if not as_json:
+            changes.show_next_step(any(each.changes for each in planned))
+        if not planned and next(tier.store.list_objects(prefix), None) is None:
+            warn(nothing_at(tier.store, prefix))
         if any(is_left(each, done.get(number)) for number, each in enumerate(planned)):
             raise typer.Exit(1)
         if any(each.is_left for each in given):
@@ -343,6 +348,9 @@ def by_hand(planned: PlannedRepair, *, live: bool = False) -> list[str]:
             "its record goes on naming it, and its hot copy is not deleted until another copy takes its place; "
             "--accept-loss has the record name what can be saved all the same"
         )
+    if planned.choice.action is Action.NOT_SAVABLE and not planned.hot:
+        aside = "" if planned.is_moved else ", or put it aside by --quarantine"
+        notes.append(f"put the object back from a backup or a versioned bucket{aside}")
     if planned.counts is not None and planned.choice.action is not Action.CORRECT_COUNTS:
         counts = planned.counts
         notes.append(
@@ -413,7 +421,7 @@ def show(
     repaired = sum(isinstance(each, Repaired) for each in found)
     would = sum(each.changes for each in planned) if done is None else repaired
     what = "would be repaired; nothing was changed" if done is None else "repaired"
-    out.print(f"{len(planned)} damaged, {would} {what}", highlight=False)
+    print_line(f"{len(planned):,} damaged, {would:,} {what}" if planned else "nothing is damaged")
 
 
 def _what(planned: PlannedRepair, was: Repaired | OffloadError | None) -> str:

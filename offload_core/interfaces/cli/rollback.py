@@ -23,6 +23,7 @@ from offload_core.interfaces.cli.command_options import (
     TopicNames,
     command,
 )
+from offload_core.interfaces.cli.nothing_found import nothing_at
 from offload_core.interfaces.cli.terminal import (
     cell,
     err,
@@ -33,6 +34,7 @@ from offload_core.interfaces.cli.terminal import (
     printable,
     size,
     time,
+    warn,
 )
 from offload_core.maintenance.rollback import (
     Allowed,
@@ -72,6 +74,8 @@ def plan(where: TierOptions, records: RecordOptions, prefix: Prefix = "", as_jso
                 print_table(plan_table(planned), drop=_LEAST_NEEDED, prose=("what to do",))
             for line in plan_statement(planned):
                 print_line(line)
+        if not planned.topics:
+            warn(nothing_at(tier.store, prefix))
         if not planned.loses_nothing:
             raise typer.Exit(1)
 
@@ -165,6 +169,8 @@ def delete(
         any(allowed.allows(each.verdict) for each in chosen)
         or any(each.ledger_ids for each in freed.values())
     )
+    if not as_json:
+        changes.show_next_step(would_act)
     if changed or would_act or any(allowed.leaves(each.verdict) for each in chosen):
         raise typer.Exit(1)
 

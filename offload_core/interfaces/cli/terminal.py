@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic, sleep
@@ -119,6 +119,11 @@ def size(count: int | None) -> str:
 def time(moment: datetime) -> str:
     """A time as text, in UTC."""
     return f"{moment:%Y-%m-%d %H:%MZ}"
+
+
+def duration(seconds: float) -> str:
+    """A time that something took as text, as bars show it."""
+    return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
 
 
 def id_ranges(ids: Sequence[int]) -> str:

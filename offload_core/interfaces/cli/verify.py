@@ -151,6 +151,8 @@ def verify(
     if summary.failed:
         raise typer.Exit(2)
     would_seal = summary.sealed and not changes.yes
+    if not as_json:
+        changes.show_next_step(would_seal)
     if summary.count(Severity.ERROR) or (fail_on is FailOn.WARNING and summary.findings) or would_seal:
         raise typer.Exit(1)
 
