@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from offload_core.interfaces.cli.command_options import parse_size
+from offload_hooks.errors import OptionError
+
 TOPIC = "persistent://acme/n/orders"
 
 
@@ -126,6 +129,40 @@ def test_an_offload_filter_is_set_shown_with_its_secrets_masked_and_removed(said
     said("remove-offload-filter")
     assert said("get-offload-filter") == "null"
     assert "1073741824" in said("get-offload-threshold")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("3kB", 3_000),
+        ("10MB", 10_000_000),
+        ("2 gb", 2_000_000_000),
+        ("1TB", 10**12),
+        ("3KiB", 3 << 10),
+        ("10MiB", 10 << 20),
+        ("2GiB", 2 << 30),
+        ("1tib", 1 << 40),
+        ("10M", 10 << 20),
+        ("1g", 1 << 30),
+        ("12", 12),
+        ("12B", 12),
+        ("-1", -1),
+    ],
+)
+def test_units_are_powers_of_1000_or_of_1024_by_their_names(text, count):
+    assert parse_size(text) == count
+
+
+@pytest.mark.parametrize("text", ["10MBit", "-1MB", "1.5", "i", "MB", "10 m b"])
+def test_other_units_are_refused(text):
+    with pytest.raises(OptionError, match="this is not a size"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(("given", "kept"), [("500MB", 477), ("500MiB", 500), ("1kB", 1), ("-1", -1)])
+def test_a_retention_is_whole_mebibytes_and_never_less(said, given, kept):
+    said("set-retention", f"--size={given}", "--time", "3h")
+    assert json.loads(said("get-retention"))["retentionSizeInMB"] == kept
 
 
 @pytest.mark.parametrize(

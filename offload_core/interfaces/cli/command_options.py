@@ -402,13 +402,22 @@ def named(options: Sequence[str] | None, whose: str) -> dict[str, Any]:
 
 
 _AMOUNT = re.compile(r"(?P<number>-?[0-9]{1,18})\s*(?P<unit>[a-zA-Z]*)")
-_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZES = {"": 1, "b": 1} | {
+    f"{letter}{rest}": base**power
+    for power, letter in enumerate("kmgt", 1)
+    for rest, base in (("b", 1000), ("ib", 1024), ("", 1024))
+}
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def parse_size(text: str) -> int:
-    """Parse a size in bytes, as `pulsar-admin` takes it. Negative ones have no unit, and mean none."""
-    return _parse(text, _SIZES, "a size", "10M, 1G or a number of bytes")
+    """Parse a size: in kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (of 1024), or a number of bytes.
+
+    A letter alone is one of 1024, as `pulsar-admin` takes it. Negative ones have no unit, and mean none.
+    """
+    return _parse(
+        text, _SIZES, "a size", "10MB, 1GiB (1G as in pulsar-admin is the same) or a number of bytes"
+    )
 
 
 def parse_seconds(text: str) -> int:

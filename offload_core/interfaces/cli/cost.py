@@ -87,7 +87,7 @@ def cost(
     merge: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="What it would save to merge ledgers into segments of this size: 1G."
+            metavar="SIZE", help="What it would save to merge ledgers into segments of this size: 1GB."
         ),
     ] = None,
     prefix: Prefix = "",

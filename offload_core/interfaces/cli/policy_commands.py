@@ -36,7 +36,7 @@ PoliciesFile = Annotated[
     ),
 ]
 Size = Annotated[
-    str | None, typer.Option("--size", "-s", help="10M, 1G, a number of bytes; -1: no limit, never.")
+    str | None, typer.Option("--size", "-s", help="10MB, 1GiB, a number of bytes; -1: no limit, never.")
 ]
 Time = Annotated[
     str | None, typer.Option("--time", "-t", help="300 (seconds), 5m, 2h, 1d; -1: no limit, never.")
@@ -200,7 +200,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         retention = parse_retention(
             {
                 "retentionTimeInMinutes": kept_s // 60 if kept_s >= 0 else -1,
-                "retentionSizeInMB": kept_bytes >> 20 if kept_bytes >= 0 else -1,
+                "retentionSizeInMB": -(-kept_bytes >> 20) if kept_bytes >= 0 else -1,
             },
             name,
         )

@@ -129,7 +129,7 @@ def relocate(
     segment_size: Annotated[
         str,
         typer.Option(metavar="SIZE", help="With --merge: a segment ends with the ledger that reaches it."),
-    ] = "1G",
+    ] = "1GiB",
     mapping: Annotated[
         Path | None,
         typer.Option(
@@ -160,7 +160,7 @@ def relocate(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="At most so many bytes a second from or to each of the two tiers: 50M; processes have a share each.",
+            help="At most so many bytes a second from or to each of the two tiers: 50MB; processes have a share each.",
         ),
     ] = None,
     state: Annotated[

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import typer
 from rich.console import Console
-from rich.filesize import decimal
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from offload_core.metadata.catalogue.summaries import bytes_text
 from offload_hooks.private_files import replacing
 from offload_hooks.shown_urls import masked
 
@@ -113,7 +113,7 @@ def _without(table: Table, name: str) -> Table:
 
 def size(count: int | None) -> str:
     """Bytes as text."""
-    return "–" if count is None else decimal(count)
+    return "–" if count is None else bytes_text(count)
 
 
 def time(moment: datetime) -> str:

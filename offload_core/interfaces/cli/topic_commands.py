@@ -70,7 +70,7 @@ SizeThreshold = Annotated[
     typer.Option(
         "--size-threshold",
         "-s",
-        help="Leave the newest ledgers hot up to this size: 10M, 1G; 0: none of them.",
+        help="Leave the newest ledgers hot up to this size: 10MB, 1GiB; 0: none of them.",
     ),
 ]
 Timeout = Annotated[

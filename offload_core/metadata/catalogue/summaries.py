@@ -12,15 +12,15 @@ if TYPE_CHECKING:  # which shows itself by this
 MOST_LINES = 20
 """Lines of topics, or columns, that are shown of more."""
 
-_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+_UNITS = ("byte", "kB", "MB", "GB", "TB", "PB")
 
 
 def bytes_text(count: int) -> str:
-    """Bytes in a unit that people read, as `197.6 kB`."""
+    """Bytes in a unit that people read, a power of 1000, as `197.6 kB`."""
     amount, unit = float(count), 0
     while amount >= 1000 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1000, unit + 1
-    return f"{count:,} bytes" if not unit else f"{amount:,.1f} {_UNITS[unit]}"
+    return count_text(count, "byte") if not unit else f"{amount:,.1f} {_UNITS[unit]}"
 
 
 def count_text(count: int, what: str) -> str:
