@@ -17,6 +17,15 @@ def test_a_page_is_what_the_code_makes(path):
     assert path.read_text() == PAGES[path](), "make reference"
 
 
+def test_the_man_page_has_no_orders_by_accident():
+    lines = (DOCS / "reference" / "offload.1").read_text().splitlines()
+    assert {line.split()[0] for line in lines if line.startswith((".", "'"))} == {
+        ".TH", ".SH", ".SS", ".TP", ".PP", ".nf", ".fi",
+    }  # fmt: skip
+    escapes = set(re.findall(r"\\(?:f.|.)", "\n".join(lines)))
+    assert escapes <= {"\\fB", "\\fI", "\\fR", "\\-", "\\e", "\\&"}
+
+
 def test_the_document_is_openapi():
     document = json.loads((DOCS / "reference" / "openapi.json").read_text())
     validate(document)

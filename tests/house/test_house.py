@@ -100,4 +100,5 @@ def test_the_wheel_has_everything(tmp_path):
     }
     assert assets | {"offload_core/maintenance/inventory/example_prices/aws-s3.toml"} <= names
     assert any(name.endswith("LICENSE") for name in names)
+    assert any(name.endswith(".data/data/share/man/man1/offload.1") for name in names)
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "docs"))]

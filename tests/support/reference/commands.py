@@ -16,22 +16,28 @@ page [Command line](../cli.md).
 def commands_page():
     """The page."""
     commands = sorted(COMMANDS, key=lambda each: each.name)
-    described = [line for each in commands for line in _of(f"offload {each.name}", each.load())]
+    described = [
+        line
+        for each in commands
+        for name, command in leaves(f"offload {each.name}", each.load())
+        for line in _described(name, command)
+    ]
     return "\n".join([_HEAD, *described])
 
 
-def _of(name, command):
+def leaves(name, command):
+    """Each command of a group, or the one command, with its whole name."""
     inner = getattr(command, "commands", {})
     if not inner or getattr(command, "invoke_without_command", False):
-        yield from _described(name, command)
+        yield name, command
     for each, sub in sorted(inner.items()):
         if not sub.hidden:
-            yield from _of(f"{name} {each}", sub)
+            yield from leaves(f"{name} {each}", sub)
 
 
 def _described(name, command):
     arguments = [each for each in command.params if each.param_type_name == "argument"]
-    usage = " ".join([name, *(_named(each) if each.required else f"[{_named(each)}]" for each in arguments)])
+    usage = " ".join([name, *(named(each) if each.required else f"[{named(each)}]" for each in arguments)])
     yield f"## {name}\n"
     yield f"`{usage}`\n"
     described, examples = split_help(command.help)
@@ -46,25 +52,30 @@ def _described(name, command):
         yield ""
 
 
-def _named(argument):
+def named(argument):
+    """An argument as usages have it."""
     return argument.metavar or argument.name.upper()
 
 
 def _names(parameter):
     if parameter.param_type_name == "argument":
-        return f"`{_named(parameter)}`"
+        return f"`{named(parameter)}`"
     value = f" {parameter.metavar}" if parameter.metavar else ""
     names = [f"`{name}{value if place == 0 else ''}`" for place, name in enumerate(parameter.opts)]
     return ", ".join(_cell(name) for name in [*names, *(f"`{each}`" for each in parameter.secondary_opts)])
 
 
 def _default(parameter):
+    default = default_of(parameter)
+    return "required" if parameter.required else "–" if default is None else f"`{default}`"
+
+
+def default_of(parameter):
+    """What a parameter is if it is not given, as text; None for nothing."""
     default = parameter.default
-    if parameter.required:
-        return "required"
     if default is None or default == "" or default is False or callable(default):
-        return "–"
-    return f"`{getattr(default, 'value', default)}`"
+        return None
+    return str(getattr(default, "value", default))
 
 
 def _cell(text):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from reference.commands import commands_page
+from reference.manual import manual_page
 from reference.metrics import metrics_page
 from reference.openapi import openapi_document, rest_page
 
@@ -13,4 +14,5 @@ PAGES = {
     _FOLDER / "metrics.md": metrics_page,
     _FOLDER / "rest.md": rest_page,
     _FOLDER / "openapi.json": openapi_document,
+    _FOLDER / "offload.1": manual_page,
 }
