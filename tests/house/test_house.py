@@ -100,5 +100,6 @@ def test_the_wheel_has_everything(tmp_path):
     }
     assert assets | {"offload_core/maintenance/inventory/example_prices/aws-s3.toml"} <= names
     assert any(name.endswith("LICENSE") for name in names)
+    assert "offload_core/interfaces/cli/completions.tsv" in names
     assert any(name.endswith(".data/data/share/man/man1/offload.1") for name in names)
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "docs"))]

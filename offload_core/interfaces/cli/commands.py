@@ -12,6 +12,7 @@ from typing import Any
 from typer.main import get_command, get_group
 
 from offload_core.interfaces.cli.command_help import CommandGroup, HelpedGroup
+from offload_core.interfaces.cli.completion import is_completing, outline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,9 @@ class LateCommand:
     is_group: bool = False
 
     def load(self) -> Any:
-        """Import the command, with all its options."""
+        """Import the command, with all its options; for completion, only these."""
+        if is_completing():
+            return outline(self.name)
         loaded = getattr(import_module(self.module), self.function)
         if self.is_group:
             return get_group(loaded())
