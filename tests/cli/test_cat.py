@@ -266,7 +266,7 @@ def test_a_long_value_is_cut_and_bytes_that_are_no_text_are_hexadecimal(offload,
             2,
             "a table is for the terminal: expected --format jsonl or parquet with",
         ),
-        (["-t", "orders"], 2, "this is not the name of a persistent topic"),
+        (["-t", "orders"], 2, "nothing is known of this topic"),
         (["-t", ORDERS, "--columns", "valu"], 2, "there is no column 'valu' at level messages"),
         (
             ["-t", ORDERS, "--columns", ""],

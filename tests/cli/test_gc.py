@@ -125,7 +125,6 @@ def test_only_a_report_by_files(offload, tier, tmp_path):
         (["--clock-skew", "-5"], "--clock-skew is no duration"),
         (["--namespace", "acme"], "this is no namespace"),
         (["--moved-to-option", "a=b"], "options without a tier: expected --moved-to URL"),
-        (["--topic", "acme"], "not the name of a persistent topic"),
     ],
 )
 def test_wrong_use(offload, tier, url, arguments, why):

@@ -332,12 +332,12 @@ def test_what_lies_there_under_the_same_key_is_not_overwritten(offload, tmp_path
         (["--records", "http://127.0.0.1:1"], "only reads"),
         (["--records", "{url}", "--topic", "acme/cold/none"], "persistent://acme/cold/orders, found"),
         (["--records", "{url}", "--topic", TOPIC, "--ledger", "77"], "no such ledger (ledger 77)"),
-        (["--topic", "acme/cold/none"], "found persistent://acme/cold/none"),
+        (["--topic", "acme/cold/none"], "found acme/cold/none"),
         (["--records", f"{TOPIC}=a-file"], "go with --mapping FILE"),
         (["--master", "local[2]", "--workers", "2", "--yes", "--audit-log", "log"], "Spark decides"),
         (["--rate", "0"], "at least one byte"),
         (["--rate", "fast"], "not a size"),
-        (["--topic", "orders"], "not the name"),
+        (["--topic", "orders"], "nothing is known of this topic"),
     ],
 )
 def test_wrong_use_is_refused(arguments, url, offload, tmp_path, monkeypatch, given, message):

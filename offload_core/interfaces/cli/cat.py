@@ -82,7 +82,7 @@ def cat(
     with scan.open(where) as tier:
         if options.columns is None and options.schemas is None:
             options = options.having(columns=_columns(options.level, format_))
-        rows = scan_tier(tier, scan.topics, options, task_bytes=_TASK_BYTES)
+        rows = scan_tier(tier, scan.chosen(tier), options, task_bytes=_TASK_BYTES)
         if format_ is RowFormat.TABLE:
             shown = _TABLE_ROWS if limit is None else limit
             print_messages(rows.schema, _batches(rows, limit, shown=False), shown)
@@ -123,7 +123,7 @@ def head(
     with scan.open(where) as tier:
         if options.columns is None and options.schemas is None:
             options = options.having(columns=_columns(options.level, RowFormat(format_)))
-        selection = options.selection(scan.topics)
+        selection = options.selection(scan.chosen(tier))
         catalogue = select_catalogue(tier, selection, options, read_indexes=False)
         alone = options.having(prefix="", records=None, records_options=None, topics_pattern=None)
 

@@ -46,19 +46,15 @@ if TYPE_CHECKING:  # imported by commands that change something
 # --- options of several commands ---------------------------------------------------------------
 
 Prefix = Annotated[str, typer.Option(help="Only objects whose keys begin with this.")]
-TopicGlobs = Annotated[
+Topics = Annotated[
     list[str] | None,
     typer.Option(
         "--topic",
         "-t",
-        metavar="PATTERN",
-        help="Only topics of such names: acme/cold/*, a topic with its partitions, a tenant, a namespace; may be given "
-        "again.",
+        metavar="TOPIC|PATTERN",
+        help="Only this topic, or all its partitions; also a namespace, a tenant, or a pattern: acme/cold/*; may be "
+        "given again.",
     ),
-]
-TopicNames = Annotated[
-    list[str] | None,
-    typer.Option("--topic", "-t", help="Only this topic, or all its partitions; may be given again."),
 ]
 Namespaces = Annotated[
     list[str] | None,

@@ -15,11 +15,11 @@ from offload_core.interfaces.cli.command_options import (
     Prefix,
     RecordOptions,
     TierOptions,
-    TopicNames,
+    Topics,
     command,
     parse_size,
 )
-from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at
+from offload_core.interfaces.cli.nothing_found import FoundTopics, chosen_topics, nothing_at
 from offload_core.interfaces.cli.terminal import (
     cell,
     err,
@@ -40,7 +40,7 @@ from offload_core.maintenance.inventory.charges import (
 )
 from offload_core.maintenance.inventory.prices import Prices, Rates, Tariff, load_prices
 from offload_core.maintenance.inventory.stored_amounts import StoredAmount, StoredBy, by_class, survey_stored
-from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.metadata.catalogue import TopicName
 from offload_core.metadata.catalogue.summaries import count_text
 from offload_core.reading.scan import ScanEstimate, ScanOptions, explain_scan
 from offload_core.reading.scan.tasks import Isolation
@@ -63,7 +63,7 @@ def cost(
         str | None,
         typer.Option("--class", help="The storage class of all objects; without it the store's own."),
     ] = None,
-    topic: TopicNames = None,
+    topic: Topics = None,
     cluster: Annotated[str | None, typer.Option(help="Scan what this Pulsar cluster offloaded.")] = None,
     scan: Annotated[bool, typer.Option(help="Estimate one full scan; it is planned, not read.")] = True,
     uncommitted: Annotated[
@@ -109,6 +109,7 @@ def cost(
     other = _compared(prices, compare, compare_class, merge)
     merge_bytes = None if merge is None else parse_size(merge)
     with where.open(hot) as tier, err.status("reading objects") as status:
+        chosen = [each.full for each in chosen_topics(tier, topic, records.opener(tier))]
         stored = survey_stored(
             tier.store,
             classes=[
@@ -116,10 +117,10 @@ def cost(
             ],
             prefix=prefix,
             records=records.opener(tier),
-            topics=[parse_topic(each).full for each in topic or ()],
+            topics=chosen,
             listener=lambda count: status.update(f"reading objects: {count:,}"),
         )
-        seen = FoundTopics.of_names(topic)
+        seen = FoundTopics.of(topic)
         for name, _, _ in stored:
             seen.note(TopicName(name))
         if hot is None:
@@ -136,7 +137,7 @@ def cost(
                 records=records.records,
                 records_options=records.given() or None,
             )
-            estimate = explain_scan(tier, topic or (), asked)
+            estimate = explain_scan(tier, chosen, asked)
             for name in estimate.hot_bytes_by_topic:
                 seen.note(TopicName(name))
             seen.require_all(tier.store)

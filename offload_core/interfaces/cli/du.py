@@ -13,7 +13,7 @@ from offload_core.interfaces.cli.command_options import (
     Prefix,
     RecordOptions,
     TierOptions,
-    TopicGlobs,
+    Topics,
     command,
 )
 from offload_core.interfaces.cli.nothing_found import FoundTopics, missing_warned_of
@@ -31,7 +31,7 @@ def du(
     depth: Annotated[
         int, typer.Option("--depth", "-d", min=0, help="1: tenants, 2: namespaces too, 3: topics too.")
     ] = 3,
-    topic: TopicGlobs = None,
+    topic: Topics = None,
     exact: Annotated[
         bool, typer.Option("--bytes", "-b", help="Bytes as they are, for other programs.")
     ] = False,
@@ -51,9 +51,7 @@ def du(
         with (
             nullcontext() if opener is None else opener() as known,
             count_bar("objects") as listener,
-            missing_warned_of(
-                FoundTopics.of_patterns(topic if by is By.PLACE else None), tier.store, prefix
-            ) as seen,
+            missing_warned_of(FoundTopics.of(topic if by is By.PLACE else None), tier.store, prefix) as seen,
         ):
             usage = measure(
                 tier.store,

@@ -69,7 +69,7 @@ def export(
         report = export_topics(
             tier,
             to,
-            scan.topics,
+            scan.chosen(tier),
             options,
             to_options=named(to_option, "the target"),
             follow_s=interval if follow else None,

@@ -18,11 +18,11 @@ from offload_core.interfaces.cli.command_options import (
     Prefix,
     RecordOptions,
     TierOptions,
-    TopicNames,
+    Topics,
     command,
     parse_seconds,
 )
-from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at
+from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at, topic_filter
 from offload_core.interfaces.cli.terminal import (
     cell,
     err,
@@ -35,8 +35,7 @@ from offload_core.interfaces.cli.terminal import (
     warn,
 )
 from offload_core.maintenance.gc import Collection, CollectionSummary, RemovalOutcome, Scope, measure_clock
-from offload_core.metadata.catalogue import TopicName, parse_topic, require_complete
-from offload_core.metadata.catalogue.topics import topic_selection
+from offload_core.metadata.catalogue import TopicName, require_complete
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 
@@ -137,7 +136,7 @@ def gc(
             min=0, help="At most so many are found, or with --yes deleted; the next time it goes on."
         ),
     ] = None,
-    topic: TopicNames = None,
+    topic: Topics = None,
     namespace: Namespaces = None,
     prefix: Prefix = "",
     as_json: AsJson = False,
@@ -154,9 +153,9 @@ def gc(
         offload gc s3://bucket/prefix --records zk://zk-1:2181/pulsar --yes --audit-log audit.jsonl
     """
     records.require("only records tell which copies are needed")
-    wants = topic_selection([parse_topic(each) for each in topic or ()], namespace or ())
+    wants = topic_filter(topic, namespace)
     scope = replace(scope_options.scope(prefix, wants), takes_stand_ins=take_stand_ins)
-    seen = FoundTopics.of_names(topic, namespace)
+    seen = FoundTopics.of(topic, namespace)
     with (
         where.open() as tier,
         _elsewhere(moved_to, moved_to_driver, moved_to_option, where.layer) as elsewhere,

@@ -20,7 +20,7 @@ from offload_core.interfaces.cli.command_options import (
     Prefix,
     RecordOptions,
     TierOptions,
-    TopicGlobs,
+    Topics,
     command,
 )
 from offload_core.interfaces.cli.ledger_facts import filter_note, indexed, record_to_json, recorded_state
@@ -77,7 +77,7 @@ def ls(
     ledgers: Annotated[
         bool, typer.Option("--ledgers", "-l", help="A line for each ledger: --by ledger.")
     ] = False,
-    topic: TopicGlobs = None,
+    topic: Topics = None,
     sort: Annotated[
         Sort | None, typer.Option(help="Sort by this: the largest and newest first, of oldest the oldest.")
     ] = None,
@@ -105,7 +105,7 @@ def ls(
         inventory(tier, prefix, records, TopicPatterns(tuple(topic or ()))) as found,
         Spool[Row]() as rows,
         Spool[StoredObject]() as problems,
-        missing_warned_of(FoundTopics.of_patterns(topic), tier.store, prefix) as seen,
+        missing_warned_of(FoundTopics.of(topic), tier.store, prefix) as seen,
     ):
         watched = _noting_problems(seen.watch(found, _topic_of), problems)
         if as_json and not (by or ledgers or sort or limit):

@@ -6,13 +6,14 @@ except for commands whose success would mislead: they take `--allow-empty`. See 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+from offload_core.interfaces.cli.command_options import RecordsOpener
 from offload_core.interfaces.cli.terminal import warn
 from offload_core.maintenance.inventory import TopicPatterns
-from offload_core.metadata.catalogue import TopicName, parse_topic
+from offload_core.metadata.catalogue import TierReader, TopicName, parse_topic
 from offload_core.metadata.catalogue.topics import topic_selection
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError, UnknownTopicError
@@ -33,16 +34,14 @@ class FoundTopics:
         self._missing = dict(wanted)
 
     @classmethod
-    def of_patterns(cls, patterns: Iterable[str] | None) -> FoundTopics:
-        """Of patterns of topics' names."""
-        return cls({each: TopicPatterns((each,)) for each in patterns or ()})
-
-    @classmethod
-    def of_names(cls, topics: Iterable[str] | None, namespaces: Iterable[str] | None = None) -> FoundTopics:
-        """Of topics, or all their partitions, and of namespaces. `OptionError`: a name has another form."""
-        wanted = {each: topic_selection([parse_topic(each)]) for each in topics or ()}
-        wanted |= {each: topic_selection([], [each]) for each in namespaces or ()}
-        return cls({name: matches for name, matches in wanted.items() if matches is not None})
+    def of(cls, topics: Iterable[str] | None, namespaces: Iterable[str] | None = None) -> FoundTopics:
+        """Of `--topic` and `--namespace`. `OptionError`: a namespace has another form."""
+        wanted: dict[str, _Matches] = {each: TopicPatterns((each,)) for each in topics or ()}
+        for each in namespaces or ():
+            matches = topic_selection([], [each])
+            assert matches is not None
+            wanted[each] = matches
+        return cls(wanted)
 
     @property
     def missing(self) -> Collection[str]:
@@ -70,6 +69,50 @@ class FoundTopics:
                 f"nothing is known of this topic under {tier.describe().location}",
                 found=", ".join(self._missing),
             )
+
+
+def topic_filter(topics: Sequence[str] | None, namespaces: Sequence[str] | None = None) -> _Matches | None:
+    """Return what `--topic` and `--namespace` choose; None for all. `OptionError`: a namespace has another form."""
+    in_namespaces = topic_selection([], namespaces or ())
+    if not topics:
+        return in_namespaces
+    patterns = TopicPatterns(tuple(topics))
+    if in_namespaces is None:
+        return patterns
+    return lambda topic: patterns(topic) and in_namespaces(topic)
+
+
+def is_name(topic: str) -> bool:
+    """Return whether this is one topic's name, and no pattern, namespace or tenant."""
+    return topic.removeprefix("persistent://").count("/") >= _SLASHES and not set("*?[") & set(topic)
+
+
+_SLASHES = 2
+
+
+def chosen_topics(
+    tier: TierReader, topics: Sequence[str] | None, records: RecordsOpener | None = None
+) -> list[TopicName]:
+    """Return the topics that `--topic` names; those that patterns match, of records or, without any, of the tier.
+
+    Raises:
+        UnknownTopicError: no topic matches a pattern. StoreError: a listing for patterns fails.
+    """
+    names = [parse_topic(each) for each in topics or () if is_name(each)]
+    patterns = [each for each in topics or () if not is_name(each)]
+    if not patterns:
+        return names
+    if records is None:
+        known = [parse_topic(each) for each in tier.topics()]
+    else:
+        with records() as opened:
+            known = opened.topics()
+    seen = FoundTopics.of(patterns)
+    for each in known:
+        seen.note(each)
+    seen.require_all(tier.store)
+    wants = TopicPatterns(tuple(patterns))
+    return list(dict.fromkeys([*names, *(each for each in known if wants(each))]))
 
 
 @contextmanager

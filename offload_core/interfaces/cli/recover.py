@@ -15,12 +15,12 @@ from offload_core.interfaces.cli.command_options import (
     AsJson,
     ChangeOptions,
     TierOptions,
-    TopicNames,
+    Topics,
     command,
     named,
 )
 from offload_core.interfaces.cli.ledger_facts import record_to_json
-from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at
+from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at, topic_filter
 from offload_core.interfaces.cli.terminal import cell, out, print_line, print_streamed, print_table, warn
 from offload_core.maintenance.record_recovery import (
     APPROXIMATE,
@@ -30,9 +30,8 @@ from offload_core.maintenance.record_recovery import (
     UnknownFact,
     recover_records,
 )
-from offload_core.metadata.catalogue import parse_topic
 from offload_core.metadata.catalogue.summaries import count_text
-from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC, topic_selection
+from offload_core.metadata.catalogue.topics import UNKNOWN_TOPIC
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
 from offload_core.storage.hot import FileLedgerStore
 from offload_hooks.errors import OptionError
@@ -65,7 +64,7 @@ def recover(
             help="An option of the metadata store, such as create=true for a new file; may be given again.",
         ),
     ] = None,
-    topic: TopicNames = None,
+    topic: Topics = None,
     cluster: Annotated[
         str | None,
         typer.Option(help="Whose objects are taken of a topic that several clusters have offloaded."),
@@ -90,8 +89,8 @@ def recover(
     if changes.yes and into is None:
         raise OptionError("records need a place", expected="--into URL")
     log = changes.open_log()
-    seen = FoundTopics.of_names(topic)
-    wanted = topic_selection([parse_topic(each) for each in topic or ()])
+    seen = FoundTopics.of(topic)
+    wanted = topic_filter(topic)
     store = (
         None if into is None else _opened(into, named(into_option, "the metadata store"), creates=changes.yes)
     )

@@ -23,15 +23,17 @@ from offload_core.interfaces.cli.command_options import (
     Prefix,
     RecordOptions,
     TierOptions,
-    TopicNames,
+    Topics,
     command,
     parse_seconds,
     parse_size,
 )
 from offload_core.interfaces.cli.configured import ConfigFile
 from offload_core.interfaces.cli.given_copies import TopicCopies, give_copies, open_live
+from offload_core.interfaces.cli.nothing_found import topic_filter
 from offload_core.interfaces.cli.relocation_report import Relocated, show_copied, show_relocated
 from offload_core.interfaces.cli.terminal import byte_bar, duration, print_line, size
+from offload_core.maintenance.inventory import TopicPatterns
 from offload_core.maintenance.live import LiveReplacements
 from offload_core.maintenance.live.live_copies import check_readable
 from offload_core.maintenance.relocate import (
@@ -48,14 +50,10 @@ from offload_core.maintenance.relocate import (
 )
 from offload_core.maintenance.relocate.live_moves import plan_live_topic
 from offload_core.maintenance.verify import VerifiedObjects
-from offload_core.metadata.catalogue import TierReader, TopicName, open_records, parse_topic
+from offload_core.metadata.catalogue import TierReader, TopicName, open_records
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.summaries import count_text
-from offload_core.metadata.catalogue.topics import (
-    managed_ledger_of_topic,
-    topic_of_managed_ledger,
-    topic_selection,
-)
+from offload_core.metadata.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.records.filter_record import FilterMode
 from offload_core.metadata.records.relocations import MappingFile, read_mapping
@@ -102,7 +100,7 @@ def relocate(
     changes: ChangeOptions,
     executors: _RelocationExecutors,
     to: Annotated[str, typer.Option(metavar="URL", help="Where to: a URL or a path; perhaps the same tier.")],
-    topic: TopicNames = None,
+    topic: Topics = None,
     namespace: Namespaces = None,
     ledger: Annotated[
         list[int] | None,
@@ -186,8 +184,8 @@ def relocate(
     """
     with ExitStack() as held:
         log = changes.open_log()
-        topics = [parse_topic(each) for each in topic or ()]
-        asked = topic_selection(topics, namespace or ())
+        topics = topic or ()
+        asked = topic_filter(topic, namespace)
         wants = asked or (lambda _: True)
         bytes_per_s = None if rate is None else parse_size(rate)
         source = held.enter_context(where.open())
@@ -331,20 +329,18 @@ def _make(outcomes: Iterator[Outcome], done: Relocated, live: LiveReplacements |
             done.given.append(give_copies(live, topic))
 
 
-def _check_known(topics: Sequence[TopicName], known: Collection[TopicName]) -> None:
+def _check_known(topics: Sequence[str], known: Collection[TopicName]) -> None:
     """Refuse topics without objects."""
     for topic in topics:
-        if not any(topic.full in (each.full, each.base) for each in known):
+        if not any(map(TopicPatterns((topic,)), known)):
             some = [str(each) for each in sorted(known)[:_SHOWN_TOPICS]]
             more = f" and {len(known) - len(some):,} others" if len(known) > len(some) else ""
             raise OptionError(
-                "nothing is known of this topic",
-                expected=f"{', '.join(some) or 'none'}{more}",
-                found=str(topic),
+                "nothing is known of this topic", expected=f"{', '.join(some) or 'none'}{more}", found=topic
             )
 
 
-def _copy(copies: PlainCopy, topics: Sequence[TopicName], changes: ChangeOptions, *, as_json: bool) -> None:
+def _copy(copies: PlainCopy, topics: Sequence[str], changes: ChangeOptions, *, as_json: bool) -> None:
     """Copy objects as they are, and print the result of each pair."""
     counts: Counter[PlainStatus] = Counter()
     sizes: Counter[PlainStatus] = Counter()

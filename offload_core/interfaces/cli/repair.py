@@ -20,6 +20,7 @@ from offload_core.interfaces.cli.command_options import (
     Prefix,
     RecordOptions,
     TierOptions,
+    Topics,
     command,
 )
 from offload_core.interfaces.cli.configured import ConfigFile, metadata_flags, open_service
@@ -31,7 +32,7 @@ from offload_core.interfaces.cli.given_copies import (
     open_live,
     show_copies,
 )
-from offload_core.interfaces.cli.nothing_found import nothing_at
+from offload_core.interfaces.cli.nothing_found import chosen_topics, nothing_at
 from offload_core.interfaces.cli.terminal import (
     cell,
     err,
@@ -46,7 +47,7 @@ from offload_core.maintenance.repair import Action, HotCopies, PlannedRepair, Re
 from offload_core.maintenance.repair.pair_changes import pulsars_bits
 from offload_core.maintenance.repair.repair_plan import OpenRecords
 from offload_core.maintenance.verify import Code
-from offload_core.metadata.catalogue import TierReader, parse_topic
+from offload_core.metadata.catalogue import TierReader
 from offload_core.metadata.catalogue.known_tiers import tier_record
 from offload_core.metadata.catalogue.topics import is_chosen, topic_of_managed_ledger
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
@@ -72,10 +73,7 @@ def repair(
     ledger: Annotated[
         list[int] | None, typer.Option("--ledger", help="Only objects of this ledger; may be given again.")
     ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "-t", help="Only this topic, or all its partitions; may be given again."),
-    ] = None,
+    topic: Topics = None,
     quarantine: Annotated[
         bool,
         typer.Option(
@@ -152,7 +150,7 @@ def repair(
             recorded = held.enter_context(
                 _opened(tier, records, config, switches=switch_records, needs_hot=offload_again)
             )
-        wanted = [parse_topic(each) for each in topic or ()]
+        wanted = chosen_topics(tier, topic, recorded.opener)
         unfinished = [] if recorded.live is None or log is None else finish_copies(recorded.live, wanted)
         work = Repair(
             tier.store,

@@ -20,10 +20,10 @@ from offload_core.interfaces.cli.command_options import (
     RecordOptions,
     RecordsOpener,
     TierOptions,
-    TopicNames,
+    Topics,
     command,
 )
-from offload_core.interfaces.cli.nothing_found import nothing_at
+from offload_core.interfaces.cli.nothing_found import chosen_topics, nothing_at
 from offload_core.interfaces.cli.terminal import (
     cell,
     err,
@@ -52,7 +52,7 @@ from offload_core.maintenance.rollback import (
     plan_rollback,
     release_recorded,
 )
-from offload_core.metadata.catalogue import UNKNOWN_TOPIC, TopicName, parse_topic, require_complete
+from offload_core.metadata.catalogue import UNKNOWN_TOPIC, TopicName, require_complete
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
@@ -113,7 +113,7 @@ def delete(
             "a metadata store that can be written.",
         ),
     ] = False,
-    topic: TopicNames = None,
+    topic: Topics = None,
     prefix: Prefix = "",
     as_json: AsJson = False,
 ) -> None:
@@ -128,11 +128,11 @@ def delete(
     if release:
         records.require("segments are released in records")
     log = changes.open_log()
-    wanted = [parse_topic(each) for each in topic or ()]
     allowed = Allowed(recorded=not release, loss=accept_loss)
     freed: dict[TopicName, Released] = {}
     with where.open() as tier:
         opener = records.opener(tier)
+        wanted = chosen_topics(tier, topic, opener)
 
         def read(source: str, opener: RecordsOpener) -> Mapping[TopicName, ManagedLedgerInfo]:
             if not release:

@@ -20,11 +20,12 @@ from offload_core.interfaces.cli.command_options import (
     RecordOptions,
     Schemas,
     TierOptions,
-    TopicNames,
+    Topics,
     group_parameters,
     named,
     titled,
 )
+from offload_core.interfaces.cli.nothing_found import chosen_topics
 from offload_core.metadata.catalogue import TierReader
 from offload_core.reading.scan import ScanOptions
 from offload_core.reading.scan.options import WORDS, OneOf, parse_scan_options
@@ -108,6 +109,11 @@ class MessagesRead(OptionGroup):
         """Open the tiers that are read."""
         return tier.open(self._hot).also(*self._tiers)
 
+    def chosen(self, tier: TierReader) -> tuple[str, ...]:
+        """Return the names of the topics; of patterns, those that match. `UnknownTopicError`: none does."""
+        records = RecordOptions(records=self._texts["records"], records_option=self._texts["records_options"])
+        return tuple(each.full for each in chosen_topics(tier, self.topics, records.opener(tier)))
+
 
 class ExportedMessages(MessagesRead):
     """The same of an export, which is of whole topics and of messages."""
@@ -126,7 +132,7 @@ def _signature(*without: str) -> inspect.Signature:
     }
     return inspect.Signature(
         [
-            _parameter("topic", None, TopicNames),
+            _parameter("topic", None, Topics),
             _parameter("also_tier", None, _AlsoTier),
             _parameter("hot", None, Hot),
             *(

@@ -11,9 +11,10 @@ from rich.table import Table
 
 from offload_core.format.schemas import schema_to_json
 from offload_core.interfaces.cli.command_help import CommandGroup
-from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, TierOptions, command
+from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, TierOptions, Topics, command
+from offload_core.interfaces.cli.nothing_found import chosen_topics
 from offload_core.interfaces.cli.terminal import cell, out, print_table, time
-from offload_core.metadata.catalogue import TierReader, TopicName, parse_topic
+from offload_core.metadata.catalogue import TierReader, TopicName
 from offload_core.reading.scan import ScanOptions
 from offload_core.reading.scan.scanning import sampler
 from offload_core.reading.schema_providers import SavedSchemas, open_provider, saved_in
@@ -21,10 +22,6 @@ from offload_hooks.errors import SchemaError
 from offload_hooks.schemas import SchemaHistory, SchemaProvider
 from offload_hooks.values import utc_time
 
-Topics = Annotated[
-    list[str] | None,
-    typer.Option("--topic", "-t", help="A topic; may be given again. Without any, all that lie here."),
-]
 _FORMS = "a path or URL of saved schemas, or a provider's name with its options."
 
 
@@ -113,7 +110,7 @@ def _provider(source: str, tier: TierReader) -> SchemaProvider:
 def _topics(tier: TierReader, names: Sequence[str] | None, records: RecordOptions) -> list[TopicName]:
     """The topics that are named, or all that lie here, a partitioned one once."""
     if names:
-        topics = [parse_topic(name) for name in names]
+        topics = chosen_topics(tier, names, records.opener(tier))
     else:
         catalogue = tier.catalogue(records=records.records, records_options=records.given())
         topics = [topic.name for topic in catalogue.topics if topic.name is not None]

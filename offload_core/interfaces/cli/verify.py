@@ -20,7 +20,7 @@ from offload_core.interfaces.cli.command_options import (
     Prefix,
     RecordOptions,
     TierOptions,
-    TopicGlobs,
+    Topics,
     command,
 )
 from offload_core.interfaces.cli.nothing_found import require_something
@@ -92,7 +92,7 @@ def verify(
             help="With --deep: write checksums beside sound objects that have none; a dry run without --yes.",
         ),
     ] = False,
-    topic: TopicGlobs = None,
+    topic: Topics = None,
     allow_empty: AllowEmpty = False,
     prefix: Prefix = "",
     as_json: AsJson = False,
