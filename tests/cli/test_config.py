@@ -22,6 +22,7 @@ def test_settings_are_shown_with_their_values_and_as_json(offload, tmp_path):
     assert rows["service.upkeep_threads"] == ["7"]
     assert rows["service.offload_threads"] == ["4"]
     assert rows["service.stop_timeout_s"] == ["10.0"]
+    assert rows["service.tenant_filters"] == ["disabled,", "transactions"]
     assert rows["metadata.url"] == rows["tiers"] == []
     assert rows["policies.managedLedgerOffloadDriver"] == ["aws-s3"]
     as_json = offload("config", "show", "--config", file, "--json")

@@ -78,6 +78,7 @@ def test_of_a_brokers_bucket_nothing_is_garbage(offload, tier, url):
     result = offload("gc", tier, "--records", url, "--json")
     said = result.json
     assert (result.code, said["garbage"], said["summary"]["kept"]) == (0, [], {})
+    assert offload("gc", tier, "--records", url).out.splitlines()[-1] == "no garbage was found"
     assert said["summary"]["topics"] == 14
     assert said["dry_run"]
 

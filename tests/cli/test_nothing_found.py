@@ -91,6 +91,17 @@ def test_a_prefix_where_nothing_lies_is_said(offload, tier, url, tmp_path, argum
     assert "no offloaded object" not in offload(*command.split(), tier, *more).err
 
 
+def test_where_nothing_streams_no_streaming_object_is_said_to_be_deleted(offload, tier):
+    assert offload("rollback", "delete", tier).out == "no streaming objects\n"
+
+
+def test_history_of_a_wrong_topic_names_what_lists_them(offload, tier):
+    result = offload("history", tier, TYPO)
+    assert result.code == 2
+    assert f"nothing is known of this topic under {tier.as_uri()}" in result.err
+    assert "`offload ls` lists the topics of a tier" in result.err
+
+
 def test_what_is_no_offloaders_is_not_taken_for_a_find(offload, tmp_path):
     (tmp_path / "cat.png").write_bytes(b"x")
     for command in ("ls", "du"):

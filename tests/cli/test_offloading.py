@@ -92,8 +92,13 @@ def test_the_newest_ledgers_stay_hot_up_to_a_size(topic, on_topic):
 def test_hot_copies_are_deleted_after_the_lag(topic, on_topic, tmp_path):
     first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
     on_topic("offload")
-    assert (on_topic("delete-hot-copies").out, on_topic("delete-hot-copies", "-l", "1h").out) == ("", "")
+    for more, lag in ([], "14,400"), (["-l", "1h"], "3,600"):
+        none = on_topic("delete-hot-copies", *more)
+        assert none.out == (
+            f"no hot copy is due: none was offloaded {lag} s ago or earlier; --lag sets another time\n"
+        )
     dry = on_topic("delete-hot-copies", "-l", "0")
+    assert dry.err == "this was a dry run: --yes does it\n"
     assert dry.code == 1
     assert dry.out == "".join(f"ledger {each}: hot copy would be deleted\n" for each in (first, second))
     would = on_topic("delete-hot-copies", "-l", "0", "--json")
@@ -188,3 +193,11 @@ def test_the_layout_draws_which_positions_lie_in_which_object(topic, on_topic, o
     assert parts[0]["object"] in drawn[4]
     unknown = offload("topics", "layout", "acme/n/nobody", "--config", config)
     assert (unknown.code, "no record of this topic" in unknown.err) == (2, True)
+
+
+def test_that_nothing_is_to_be_offloaded_is_said(config, on_topic):
+    with opened_topic(config, "acme/n/persistent/orders") as (_, topic):
+        topic.add_entry(b"a")
+    assert on_topic("offload").out.endswith(": offloaded\n")
+    again = on_topic("offload")
+    assert (again.code, again.out) == (0, "nothing to offload: all sealed ledgers are, or are to stay hot\n")

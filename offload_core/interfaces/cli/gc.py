@@ -289,7 +289,9 @@ def summary_lines(summary: CollectionSummary, *, is_dry: bool) -> Iterator[str]:
                 known = f", {size(summary.kept_bytes[why])}" if why in summary.kept_bytes else ""
                 yield f"  {word}: {count:,}{known}: {why}"
     found, total = summary.garbage.total(), sum(summary.garbage_bytes.values())
-    if is_dry:
+    if is_dry and not found:
+        yield "no garbage was found"
+    elif is_dry:
         yield f"{found:,} would be deleted, {size(total)}; nothing was"
     else:
         deleted = sum(summary.deleted_bytes.values())

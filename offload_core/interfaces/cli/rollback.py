@@ -203,6 +203,9 @@ def _show(
     total = size(sum(each.object.size_bytes for each in due))
     kept = sum(allowed.leaves(each.verdict) for each in chosen)
     what = "would be deleted; nothing was" if done is None else "deleted"
+    if not chosen:
+        print_line("no streaming objects")
+        return
     out.print(f"{len(due)} streaming objects, {total}, {what}; {kept} kept", highlight=False)
     named_still = sum(each.verdict is Verdict.HOT for each in due)
     if named_still:

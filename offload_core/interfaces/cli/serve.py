@@ -93,7 +93,8 @@ def show(service: ServiceOptions, as_json: AsJson = False) -> None:
         return
     table = Table("setting", "value", box=None, pad_edge=False)
     for name, value in _flat(settings):
-        table.add_row(cell(name), cell("" if value is None else str(value)))
+        text = ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
+        table.add_row(cell(name), cell(text))
     print_table(table, prose=("value",))
 
 

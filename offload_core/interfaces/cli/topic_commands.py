@@ -19,7 +19,7 @@ from offload_core.interfaces.cli.command_options import AsJson, parse_seconds, p
 from offload_core.interfaces.cli.configured import on_configuration, on_topics, open_service
 from offload_core.interfaces.cli.ledger_facts import filter_note, recorded
 from offload_core.interfaces.cli.policy_commands import add_topic_policies
-from offload_core.interfaces.cli.terminal import byte_bar, err, out, print_table, printable
+from offload_core.interfaces.cli.terminal import byte_bar, err, out, print_line, print_table, printable
 from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.metadata.catalogue.policy_places import namespace_of
 from offload_core.metadata.catalogue.recorded_catalogue import ends_of_open
@@ -182,6 +182,8 @@ def _print_offloaded(offloads: OffloadedTopic, due: DueLedgers, as_json: bool) -
         out.print(f"ledger {ledger_id}: offloaded", highlight=False)
     for ledger_id, why in sorted(skipped.items()):
         out.print(f"ledger {ledger_id}: not offloaded: {printable(why)}", markup=False, highlight=False)
+    if not (done.offloaded or skipped):
+        print_line("nothing to offload: all sealed ledgers are, or are to stay hot")
 
 
 def delete_hot_copies(
@@ -208,8 +210,19 @@ def delete_hot_copies(
     else:
         for ledger_id in found:
             out.print(f"ledger {ledger_id}: hot copy {'' if yes else 'would be '}deleted", highlight=False)
+        if not found:
+            print_line(_why_none_is_due(lag_s))
+            return
+        if not yes:
+            err.print("this was a dry run: --yes does it", highlight=False)
     if found and not yes:
         raise typer.Exit(1)
+
+
+def _why_none_is_due(lag_s: float | None) -> str:
+    if lag_s is None or lag_s < 0:
+        return "no hot copy is due: by its policies none is deleted"
+    return f"no hot copy is due: none was offloaded {lag_s:,.0f} s ago or earlier; --lag sets another time"
 
 
 def _complete_segment(
@@ -281,7 +294,7 @@ def transactions(
         if as_json:
             out.print_json(data={"would_be_reset": True})
         else:
-            out.print("what is persisted would be forgotten; nothing was changed", highlight=False)
+            print_line("what is persisted would be forgotten; nothing was changed: --yes does it")
         raise typer.Exit(1)
     if reset:
         if environment.records.read(name) is not None:

@@ -57,7 +57,12 @@ def history(
         audits = list(chain.from_iterable(read_audit_log(each, wrong=_warn_of) for each in audit_log or ()))
         events = _events(tier, name, prefix, recorded, audits)
         if not events:
-            raise UnknownTopicError("nothing is known of this topic", found=name)
+            place = tier.store.describe().location
+            raise UnknownTopicError(
+                f"nothing is known of this topic under {place}",
+                found=name,
+                hint="`offload ls` lists the topics of a tier",
+            )
         shown = [event for event in events if ledger is None or event.ledger_id == ledger]
         if as_json:
             print_streamed({"topic": name.full, "events": iter(map(_to_json, shown))})

@@ -211,7 +211,9 @@ def open_environment(
 def _hot_tier(configuration: Configuration) -> WritableLedgerStore:
     hot_tier = configuration.hot_tier
     if not hot_tier.options:
-        raise OptionError("no hot tier is configured", hint="Set hot_tier.options.path.")
+        raise OptionError(
+            "no hot tier is configured", hint="Set hot_tier.options.path in the settings (--config FILE)."
+        )
     return make_writable_ledger_store(hot_tier.store, in_clear(hot_tier.options))
 
 
