@@ -1,10 +1,12 @@
 """`--topic` means the same for every command: a topic by either name, a namespace, a tenant, or a pattern."""
 
 import json
+from urllib.parse import quote_plus
 
 import pytest
+from entries import pip17_object
 from records import MANAGED_LEDGERS
-from tiers import lay_out_broker_objects
+from tiers import Names, lay_out, lay_out_broker_objects
 
 from offload_core.interfaces.cli.commands import COMMANDS
 
@@ -93,3 +95,12 @@ def test_a_pattern_without_a_match_is_a_warning_of_gc(offload, tier):
     assert (found.code, found.err) == (0, "")
     nothing = offload("gc", tier, "--records", MANAGED_LEDGERS, "--topic", "acme/hot/*")
     assert "there is neither a record nor garbage of acme/hot/*" in nothing.err
+
+
+def test_a_name_with_the_characters_of_patterns_is_its_topic(offload, tmp_path):
+    for number, name in enumerate(("a[b]", "ab"), 1):
+        names = Names(managed_ledger=f"acme/cold/persistent/{quote_plus(name)}")
+        lay_out(tmp_path, pip17_object([b"x"], ledger_id=number), attempt=number, names=names)
+    for command in ("ls", "recover"):
+        found = offload(command, tmp_path, "--topic", "acme/cold/a[b]", "--json").json["topics"]
+        assert {"persistent://acme/cold/a[b]"} <= of_json(found)

@@ -242,7 +242,8 @@ def _joined(known: tuple[str, ...], new: Iterable[str]) -> tuple[str, ...]:
 class TopicPatterns:
     """Patterns of topics' names, with `*`, `?` and `[…]`; none of them are all topics.
 
-    A pattern also means all partitions of a topic that it matches; a tenant or a namespace, all that is in it.
+    A pattern also means all partitions of a topic that it matches; a tenant or a namespace, all that is in it. A name
+    with these characters means its topic as well.
     """
 
     patterns: Sequence[str]
@@ -258,7 +259,7 @@ class TopicPatterns:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern.rstrip('/')}/*")
+    return name == pattern or fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern.rstrip('/')}/*")
 
 
 def recorded_ledgers(
