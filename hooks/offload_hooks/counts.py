@@ -1,13 +1,16 @@
 """Counts of the requests that some work makes: ranges, their bytes, and calls made again.
 
 The Tier counts ranges that were read; a layer that makes a call again reports it (`count_retry`). To get the
-counts, run the work in a context of `counting`; work in a thread runs there in a copy of the current context.
+counts, run the work in a context of `counting`, or in a block of `counted`; work in a thread runs there in a copy of
+the current context.
 """
 
 from __future__ import annotations
 
 import contextvars
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 
@@ -36,6 +39,16 @@ def counting(counts: StoreCounts) -> contextvars.Context:
     context = contextvars.copy_context()
     context.run(_current.set, counts)
     return context
+
+
+@contextmanager
+def counted(counts: StoreCounts) -> Iterator[None]:
+    """Have calls in the block add to `counts`."""
+    token = _current.set(counts)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 def count_ranges(number: int, length: int) -> None:

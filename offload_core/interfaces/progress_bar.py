@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from offload_core.reading.scan import ReadProgress
@@ -16,13 +17,27 @@ if TYPE_CHECKING:
 def byte_bar(console: Console | None = None, **settings: Any) -> Progress:
     """Bars of bytes, with their rate and the time that is left, on this console or the standard output."""
     from rich import progress
+    from rich.text import Text
+
+    class Of(progress.ProgressColumn):
+        """A column, while it has something to show."""
+
+        def __init__(self, column: progress.ProgressColumn, shown: Callable[[progress.Task], Any]) -> None:
+            super().__init__()
+            self._column = column
+            self._shown = shown
+
+        def render(self, task: progress.Task) -> Any:
+            return self._column(task) if self._shown(task) else Text()
 
     return progress.Progress(
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-        progress.TimeRemainingColumn(),
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+        Of(progress.BarColumn(), lambda task: task.total),
+        Of(progress.DownloadColumn(), lambda task: task.total),
+        Of(progress.FileSizeColumn(), lambda task: task.completed and not task.total),
+        Of(progress.TransferSpeedColumn(), lambda task: task.finished_speed or task.speed),
+        Of(progress.TimeRemainingColumn(), lambda task: task.time_remaining),
         console=console,
         **settings,
     )

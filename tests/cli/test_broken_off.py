@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 import pytest
 from scenes.exports import ORDERS, parquet_rows, scanned, two_partitions
 
+from offload_core.interfaces.cli.interruption import ENDS_WITHIN_S
 from offload_core.metadata.stores import open_metadata_store
 
 STALLING = """
@@ -102,13 +103,18 @@ def test_what_is_broken_off_does_not_end_with_0_and_the_next_call_goes_on(
     with stalled(tmp_path, STALLS_AT.get(name, 2), given) as process:
         process.send_signal(number)
         if name.startswith("export"):
-            assert process.stderr.readline().startswith("ending after what is under way")
+            assert process.stderr.readline().startswith(
+                "ending after what is under way; once more to break off. expo"
+            )
+        elif number == signal.SIGINT:
+            process.wait(timeout=ENDS_WITHIN_S + 3)  # what does not answer is left alone
     (tmp_path / "go").touch()
     out, err = process.communicate(timeout=120)
     ways = (130,) if number == signal.SIGINT else (143, -signal.SIGTERM)
     assert process.returncode in ways, (out, err)
     if number == signal.SIGINT:
         assert err.endswith("offload: interrupted\n")
+        assert re.search(r"^offload: broken off\. \w+: .*\d s", err, re.M) or name.startswith("export")
     if name.startswith("export"):
         assert process.returncode == 128 + number
         assert "the next export goes on from there" in err

@@ -108,3 +108,12 @@ def install_into(target, project):
     options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
     pip = [sys.executable, "-m", "pip", "install", *options]
     subprocess.run([*pip, "--target", str(target), str(project)], check=True)
+
+
+INTERRUPTIBLE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background
+from offload_core.interfaces.cli.main import main
+main()
+"""
+"""A program that is the command, and ends at SIGINT: `python -c INTERRUPTIBLE ls …`."""

@@ -25,8 +25,9 @@ from rich.text import Text
 
 from offload_core.format.messages.message_columns import Level
 from offload_core.interfaces.cli.command_options import TierOptions, command
+from offload_core.interfaces.cli.long_work import long_work
 from offload_core.interfaces.cli.scan_options import MessagesRead
-from offload_core.interfaces.cli.terminal import byte_bar, err, out, output_file, print_table, printable
+from offload_core.interfaces.cli.terminal import err, out, output_file, print_table, printable
 from offload_core.metadata.catalogue import Topic
 from offload_core.reading.scan import Scan, select_catalogue, select_topics
 from offload_core.reading.scan import scan as scan_tier
@@ -82,7 +83,8 @@ def cat(
     with scan.open(where) as tier:
         if options.columns is None and options.schemas is None:
             options = options.having(columns=_columns(options.level, format_))
-        rows = scan_tier(tier, scan.chosen(tier), options, task_bytes=_TASK_BYTES)
+        with long_work("planning"):
+            rows = scan_tier(tier, scan.chosen(tier), options, task_bytes=_TASK_BYTES)
         if format_ is RowFormat.TABLE:
             shown = _TABLE_ROWS if limit is None else limit
             print_messages(rows.schema, _batches(rows, limit, shown=False), shown)
@@ -163,15 +165,15 @@ def _columns(level: Level, format_: RowFormat) -> tuple[str, ...] | None:
 def _batches(scan: Scan, limit: int | None, *, shown: bool) -> Iterator[pa.RecordBatch]:
     """The scan's batches up to `limit` rows, with a bar of progress on a terminal."""
     left = sys.maxsize if limit is None else limit
-    with byte_bar(shown=shown) as progress:
-        bar = progress.add_task("reading", total=scan.data_bytes)
+    with long_work("reading", shown=shown) as work:
+        work.update(whole_bytes=scan.data_bytes)
         for task, batches in scan.parts():
             for batch in batches if left > 0 else ():
                 yield batch.slice(0, left)
                 left -= batch.num_rows
                 if left <= 0:
                     return
-            progress.advance(bar, task.data_bytes)
+            work.advance(task.data_bytes)
 
 
 _SHOWN_CHARACTERS = 60

@@ -19,6 +19,7 @@ from offload_core.interfaces.cli.command_options import (
     command,
     parse_size,
 )
+from offload_core.interfaces.cli.long_work import long_work
 from offload_core.interfaces.cli.nothing_found import FoundTopics, chosen_topics, nothing_at
 from offload_core.interfaces.cli.terminal import (
     cell,
@@ -108,7 +109,7 @@ def cost(
     rates = _rates(prices, storage_class)
     other = _compared(prices, compare, compare_class, merge)
     merge_bytes = None if merge is None else parse_size(merge)
-    with where.open(hot) as tier, err.status("reading objects") as status:
+    with where.open(hot) as tier, long_work("reading objects") as work:
         chosen = [each.full for each in chosen_topics(tier, topic, records.opener(tier))]
         stored = survey_stored(
             tier.store,
@@ -118,7 +119,7 @@ def cost(
             prefix=prefix,
             records=records.opener(tier),
             topics=chosen,
-            listener=lambda count: status.update(f"reading objects: {count:,}"),
+            listener=lambda count: work.update(f"{count:,}"),
         )
         seen = FoundTopics.of(topic)
         for name, _, _ in stored:
@@ -127,7 +128,7 @@ def cost(
             seen.require_all(tier.store)
         estimate = None
         if scan and (stored or hot is not None):
-            status.update("planning a scan")
+            work.begin("planning a scan")
             isolation: Isolation = "uncommitted" if uncommitted else "committed"
             asked = ScanOptions(
                 cluster=cluster,

@@ -15,11 +15,16 @@ from rich.table import Table
 
 from offload_core.interfaces.cli.command_options import AsJson, TierOptions, command
 from offload_core.interfaces.cli.configured import ConfigFile
-from offload_core.interfaces.cli.terminal import cell, err, print_line, print_table
+from offload_core.interfaces.cli.long_work import long_work
+from offload_core.interfaces.cli.terminal import cell, print_line, print_table
 from offload_core.maintenance.doctor import DEFAULT_BYTES, STATUSES, CheckFinding, Diagnosis, Status, examine
 from offload_core.writing.configuration import FILE_VARIABLE, load_configuration
 
 _COLORS: dict[Status, str] = {"ok": "green", "warning": "yellow", "failed": "red", "skipped": "dim"}
+
+
+_CLEANS_WITHIN_S = 30.0
+"""After Ctrl-C it deletes what it wrote."""
 
 
 @command()
@@ -46,13 +51,16 @@ def doctor(
     """
     private = _private_files(config)
     # A layer that tries again would hide what fails now and then, and take minutes over a store that is not there.
-    with replace(where, layer=where.layer or []).open() as tier, err.status("") as status:
+    with (
+        replace(where, layer=where.layer or []).open() as tier,
+        long_work("checking", within_s=_CLEANS_WITHIN_S) as work,
+    ):
         diagnosis = examine(
             tier.store,
             read_only=read_only,
             throughput_bytes=size_bytes,
             private=private,
-            on_begin=lambda name: status.update(f"checking: {name}"),
+            on_begin=lambda name: work.update(name),
         )
     if as_json:
         typer.echo(json.dumps(_to_json(diagnosis), indent=2))

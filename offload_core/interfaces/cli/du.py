@@ -16,8 +16,9 @@ from offload_core.interfaces.cli.command_options import (
     Topics,
     command,
 )
+from offload_core.interfaces.cli.long_work import long_work
 from offload_core.interfaces.cli.nothing_found import FoundTopics, missing_warned_of
-from offload_core.interfaces.cli.terminal import count_bar, print_line, print_streamed, size
+from offload_core.interfaces.cli.terminal import print_line, print_streamed, size
 from offload_core.maintenance.inventory import By, TopicPatterns, measure
 from offload_core.maintenance.inventory.tier_usage import OTHER
 from offload_core.metadata.catalogue import TopicName
@@ -50,7 +51,7 @@ def du(
         opener = records.opener(tier)
         with (
             nullcontext() if opener is None else opener() as known,
-            count_bar("objects") as listener,
+            long_work("counting") as work,
             missing_warned_of(FoundTopics.of(topic if by is By.PLACE else None), tier.store, prefix) as seen,
         ):
             usage = measure(
@@ -60,7 +61,7 @@ def du(
                 records=known,
                 wanted=TopicPatterns(topic) if topic else None,
                 now=datetime.now(timezone.utc),
-                listener=listener,
+                listener=lambda count: work.update(f"{count:,} objects"),
             )
             for path in usage.objects:
                 if path not in ((), (OTHER,)):

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from offload_core.interfaces.cli.command_options import ExecutorOptions, TierOptions, command, named
+from offload_core.interfaces.cli.long_work import LongWork, long_work
 from offload_core.interfaces.cli.scan_options import ExportedMessages
-from offload_core.interfaces.cli.terminal import byte_bar, err, printable, size
-from offload_core.interfaces.progress_bar import ProgressBar
+from offload_core.interfaces.cli.terminal import err, printable, size
 from offload_core.reading.export import DEFAULT_ROW_GROUP_BYTES, ExportReport, ParquetOptions
 from offload_core.reading.export import export as export_topics
 from offload_core.reading.scan import DEFAULT_TASK_BYTES
@@ -62,8 +62,8 @@ def export(
     with (
         scan.open(where) as tier,
         executors.open() as executor,
-        ProgressBar("exporting", byte_bar()) as bar,
-        _ended_by_signal() as ended,
+        long_work("exporting") as work,
+        _ended_by_signal(work) as ended,
         _says_how_to_go_on(),
     ):
         report = export_topics(
@@ -75,7 +75,9 @@ def export(
             follow_s=interval if follow else None,
             ended=ended.event,
             executor=executor,
-            listener=bar,
+            listener=lambda now: work.update(
+                f"{now.rows:,} rows", done_bytes=now.done_bytes, whole_bytes=now.total_bytes
+            ),
             parquet=ParquetOptions(
                 compression=compression, compression_level=compression_level, row_group_bytes=row_group_bytes
             ),
@@ -137,7 +139,7 @@ class _Ended:
 
 
 @contextlib.contextmanager
-def _ended_by_signal() -> Iterator[_Ended]:
+def _ended_by_signal(work: LongWork) -> Iterator[_Ended]:
     """Set a flag at the first SIGINT or SIGTERM; the second one ends the process as always."""
     ended = _Ended(threading.Event())
     before: dict[int, Any] = {}
@@ -146,7 +148,8 @@ def _ended_by_signal() -> Iterator[_Ended]:
         ended.number = number
         ended.event.set()
         signal.signal(number, before[number])
-        err.print("ending after what is under way; once more to break off", highlight=False)
+        text = f"ending after what is under way; once more to break off. {work.state()}"
+        err.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     for kind in (signal.SIGINT, signal.SIGTERM):
         before[kind] = signal.signal(kind, end)

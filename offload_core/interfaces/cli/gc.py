@@ -22,6 +22,7 @@ from offload_core.interfaces.cli.command_options import (
     command,
     parse_seconds,
 )
+from offload_core.interfaces.cli.long_work import long_work
 from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at, topic_filter
 from offload_core.interfaces.cli.terminal import (
     cell,
@@ -159,7 +160,7 @@ def gc(
     with (
         where.open() as tier,
         _elsewhere(moved_to, moved_to_driver, moved_to_option, where.layer) as elsewhere,
-        err.status("") as status,
+        long_work("reading", go_on="The next call goes on with what is left.") as work,
     ):
         opener = records.opener(tier)
         assert opener is not None
@@ -170,7 +171,7 @@ def gc(
         if log is not None and scope_options.clock_skew is None:
             scope = scope.with_lead(measure_clock(tier.store, log, scope.folder))
         collection = Collection(
-            tier.store, opener, scope, elsewhere=elsewhere, listener=lambda now: status.update(_progress(now))
+            tier.store, opener, scope, elsewhere=elsewhere, listener=lambda now: work.update(_progress(now))
         )
         outcomes = collection.report(limit=limit) if log is None else collection.collect(log, limit=limit)
         about = {"tier": tier.store.describe().location, "dry_run": not changes.yes}
@@ -305,7 +306,7 @@ def summary_lines(summary: CollectionSummary, *, is_dry: bool) -> Iterator[str]:
 def _progress(now: CollectionSummary) -> str:
     deleted = f", {now.deleted.total():,} deleted" if now.deleted else ""
     topics = f", {now.topics:,} topics" if now.topics else ""
-    return f"reading: {now.objects:,} objects{topics}, {now.garbage.total():,} garbage{deleted}"
+    return f"{now.objects:,} objects{topics}, {now.garbage.total():,} garbage{deleted}"
 
 
 def _to_json(

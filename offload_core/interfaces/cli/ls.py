@@ -24,16 +24,9 @@ from offload_core.interfaces.cli.command_options import (
     command,
 )
 from offload_core.interfaces.cli.ledger_facts import filter_note, indexed, record_to_json, recorded_state
+from offload_core.interfaces.cli.long_work import long_work
 from offload_core.interfaces.cli.nothing_found import FoundTopics, missing_warned_of
-from offload_core.interfaces.cli.terminal import (
-    cell,
-    count_bar,
-    print_streamed,
-    print_table,
-    size,
-    table_of,
-    time,
-)
+from offload_core.interfaces.cli.terminal import cell, print_streamed, print_table, size, table_of, time
 from offload_core.maintenance.inventory import Row, RowLevel, Spool, TopicPatterns, recorded_ledgers, rows_of
 from offload_core.metadata.catalogue import Ledger, StoredObject, TierReader, TopicName
 from offload_core.metadata.catalogue.survey import FoundLedger, LedgerSurvey
@@ -135,9 +128,13 @@ def inventory(
             yield iter(recorded_ledgers(tier.store, source, prefix=prefix, wanted=wanted))
         return
     with LedgerSurvey(keeps_blocks=False) as survey:
-        with count_bar("pairs of objects") as listener:
+        with long_work("listing") as work:
             survey.fill(
-                tier.store, prefix=prefix, takes=wanted, listener=listener, cached=tier.catalogue_cache
+                tier.store,
+                prefix=prefix,
+                takes=wanted,
+                listener=lambda count: work.update(f"{count:,} pairs of objects"),
+                cached=tier.catalogue_cache,
             )
 
         def all_of_it() -> Iterator[FoundLedger | StoredObject]:

@@ -8,18 +8,18 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from offload_core.interfaces.cli.interruption import INTERRUPTED, ends_soon, say_interrupted
+
 if TYPE_CHECKING:
     from offload_core.interfaces.cli.command_help import CommandGroup
-
-INTERRUPTED = 128 + signal.SIGINT
-"""The exit code after Ctrl-C, as shells have it."""
 
 
 def main() -> None:
     """Run the command line."""
     before, sys.unraisablehook = sys.unraisablehook, _interrupt_again
     try:
-        _run()
+        with ends_soon():
+            _run()
     except KeyboardInterrupt:
         pass
     except SystemExit as ended:
@@ -29,7 +29,7 @@ def main() -> None:
         return
     finally:
         sys.unraisablehook = before
-    sys.stderr.write("offload: interrupted\n")
+    say_interrupted()
     raise SystemExit(INTERRUPTED)
 
 

@@ -20,6 +20,7 @@ from offload_core.interfaces.cli.command_options import (
     named,
 )
 from offload_core.interfaces.cli.ledger_facts import record_to_json
+from offload_core.interfaces.cli.long_work import long_work
 from offload_core.interfaces.cli.nothing_found import FoundTopics, nothing_at, topic_filter
 from offload_core.interfaces.cli.terminal import cell, out, print_line, print_streamed, print_table, warn
 from offload_core.maintenance.record_recovery import (
@@ -96,16 +97,23 @@ def recover(
     )
     is_left = False
     greatest = -1
+    topics = 0
 
     def noted(found: Iterator[Recovered]) -> Iterator[Recovered]:
-        nonlocal is_left, greatest
+        nonlocal is_left, greatest, topics
         for each in seen.watch(found, lambda one: one.rebuilt.topic):
             is_left |= _leaves_something(each) or (not changes.yes and each.outcome is RecoveryOutcome.NEW)
             if each.rebuilt.info is not None:
                 greatest = max(greatest, *(one.ledger_id for one in each.rebuilt.info.ledgers))
+            topics += 1
+            work.update(f"{topics:,} topics")
             yield each
 
-    with where.open() as tier, nullcontext() if store is None else closing(store):
+    with (
+        where.open() as tier,
+        nullcontext() if store is None else closing(store),
+        long_work("reading", go_on="Records that were written stay; the next call goes on.") as work,
+    ):
         records = None if store is None else ManagedLedgerRecords(store)
         found = noted(recover_records(tier.store, records, log, wanted=wanted, cluster=cluster))
         if as_json:

@@ -30,9 +30,10 @@ from offload_core.interfaces.cli.command_options import (
 )
 from offload_core.interfaces.cli.configured import ConfigFile
 from offload_core.interfaces.cli.given_copies import TopicCopies, give_copies, open_live
+from offload_core.interfaces.cli.long_work import LongWork, long_work
 from offload_core.interfaces.cli.nothing_found import topic_filter
 from offload_core.interfaces.cli.relocation_report import Relocated, show_copied, show_relocated
-from offload_core.interfaces.cli.terminal import byte_bar, duration, print_line, size
+from offload_core.interfaces.cli.terminal import duration, print_line, size
 from offload_core.maintenance.inventory import TopicPatterns
 from offload_core.maintenance.live import LiveReplacements
 from offload_core.maintenance.live.live_copies import check_readable
@@ -267,22 +268,22 @@ def relocate(
         done = Relocated(is_dry=log is None)
         for each, info in infos.items():
             _plan(recorded, each, info, wanted, tiers[1], done)
-        bar = held.enter_context(byte_bar(shown=not as_json))
-        task = bar.add_task("moving", total=done.planned_bytes or None)
+        work = held.enter_context(long_work("moving", go_on=_GO_ON, within_s=_ENDS_WITHIN_S))
+        work.update(whole_bytes=done.planned_bytes)
         mover = Mover(
             recorded.registry,
             tiers[0],
             tiers[1],
             log or _DryRun(),
             now_ms=system_now_ms,
-            listener=lambda count: bar.advance(task, count),
+            listener=work.advance,
         )
         try:
             if log is not None:
                 elsewhere = None if is_here else executor
                 threads = executors.workers or DEFAULT_PARALLEL
                 made = make_moves(mover, done.plans, parallel=threads, executor=elsewhere)
-                _make(made, done, recorded.live)
+                _make(made, done, recorded.live, work)
             for each in infos if delete_source else ():
                 if log is None:
                     found = OldCopies(topic=each, deleted=tuple(mover.replaced(each, grace_ms)))
@@ -296,6 +297,11 @@ def relocate(
             changes.show_next_step(done.deleted or any(plan.moves for plan in done.plans))
         if done.is_left:
             raise typer.Exit(1)
+
+
+_GO_ON = "What was moved stays; the next call goes on with the rest."
+_ENDS_WITHIN_S = 10.0
+"""Moves under way end at their next part, and delete what they wrote."""
 
 
 def _plan(
@@ -316,13 +322,17 @@ def _plan(
         done.given.append(TopicCopies(topic=topic, error=error))
 
 
-def _make(outcomes: Iterator[Outcome], done: Relocated, live: LiveReplacements | None) -> None:
+def _make(
+    outcomes: Iterator[Outcome], done: Relocated, live: LiveReplacements | None, work: LongWork
+) -> None:
     """Make all moves; those of a topic of a running cluster are given to its record when the last one has ended."""
     under_way = Counter(move.topic for plan in done.plans for move in plan.moves)
+    whole = under_way.total()
     if live is not None:  # an earlier call may have been broken off before that
         done.given.extend(give_copies(live, plan.topic) for plan in done.plans if not plan.moves)
     for outcome in outcomes:
         done.outcomes.append(outcome)
+        work.update(f"{len(done.outcomes)} of {whole} copies")
         topic = outcome.move.topic
         under_way[topic] -= 1
         if live is not None and not under_way[topic]:
@@ -346,12 +356,14 @@ def _copy(copies: PlainCopy, topics: Sequence[str], changes: ChangeOptions, *, a
     sizes: Counter[PlainStatus] = Counter()
     began = monotonic()
     seen: set[TopicName] = set()
-    for result in copies:
-        if topics and result.topic is not None:
-            seen.add(result.topic)
-        counts[result.status] += 1
-        sizes[result.status] += result.size_bytes
-        show_copied(result, as_json=as_json)
+    with long_work("copying", go_on=_GO_ON) as work:
+        for result in copies:
+            if topics and result.topic is not None:
+                seen.add(result.topic)
+            counts[result.status] += 1
+            sizes[result.status] += result.size_bytes
+            work.update(count_text(counts.total(), "pair"))
+            show_copied(result, as_json=as_json)
     if not as_json:
         counted = "; ".join(
             f"{count:,} {status.value}, {size(sizes[status])}" for status, count in counts.items()

@@ -32,16 +32,9 @@ from offload_core.interfaces.cli.given_copies import (
     open_live,
     show_copies,
 )
+from offload_core.interfaces.cli.long_work import long_work
 from offload_core.interfaces.cli.nothing_found import chosen_topics, nothing_at
-from offload_core.interfaces.cli.terminal import (
-    cell,
-    err,
-    print_failure,
-    print_line,
-    print_table,
-    table_of,
-    warn,
-)
+from offload_core.interfaces.cli.terminal import cell, print_failure, print_line, print_table, table_of, warn
 from offload_core.maintenance.live import LiveReplacements
 from offload_core.maintenance.repair import Action, HotCopies, PlannedRepair, Repair, Repaired
 from offload_core.maintenance.repair.pair_changes import pulsars_bits
@@ -167,14 +160,20 @@ def repair(
             quarantine=quarantine,
             executor=held.enter_context(executors.open()),
         )
-        with err.status("verifying"):
-            planned = list(work.plan())
+        shown = held.enter_context(
+            long_work("verifying", go_on="What was repaired stays; the next call goes on with the rest.")
+        )
+        planned = list(work.plan())
+        whole = sum(bool(each.changes) for each in planned)
+        if log is not None and whole:
+            shown.begin("repairing")
         done: dict[int, Repaired | OffloadError] = {}
         given: list[TopicCopies] = []
         try:
             for number, each in enumerate(planned):
                 if log is not None and each.changes:
                     done[number] = _do(work, each, log)
+                    shown.update(f"{len(done)} of {whole} objects")
             if recorded.live is not None and log is not None:
                 waiting = [each for each in recorded.live.unfinished() if is_chosen(each, wanted)]
                 given = unfinished + [give_copies(recorded.live, each) for each in waiting]

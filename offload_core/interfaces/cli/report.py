@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from offload_core.interfaces.cli.command_options import Prefix, RecordOptions, TierOptions, command
+from offload_core.interfaces.cli.long_work import long_work
 from offload_core.interfaces.cli.nothing_found import nothing_at
 from offload_core.interfaces.cli.terminal import err, output_file, print_line, size, warn
 from offload_core.maintenance.inventory.report_contents import TOP_TOPICS, gather
@@ -34,14 +35,14 @@ def report(
     Examples:
         offload report s3://bucket/prefix --output report.html
     """
-    with where.open() as tier, err.status("reading objects") as status:
+    with where.open() as tier, long_work("reading objects") as work:
         verification = None
         if verify:
             verification = Verification(
                 tier.store,
                 prefix=prefix,
                 records=records.opener(tier),
-                listener=lambda now: status.update(f"verifying: {now.objects:,} objects"),
+                listener=lambda now: work.update(f"{now.objects:,} verified"),
             )
         catalogue = tier.catalogue(prefix=prefix, records=records.records, records_options=records.given())
         if not (catalogue.topics or catalogue.strays):

@@ -1,4 +1,4 @@
-"""Output of commands: text that cannot steer a terminal, tables, sizes, progress, JSON as it is made, files."""
+"""Output of commands: text that cannot steer a terminal, tables, sizes, JSON as it is made, files."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import typer
 from rich.console import Console
@@ -24,9 +24,6 @@ from rich.text import Text
 from offload_core.metadata.catalogue.summaries import bytes_text
 from offload_hooks.private_files import replacing
 from offload_hooks.shown_urls import masked
-
-if TYPE_CHECKING:  # imported by commands that show a bar
-    from rich.progress import Progress
 
 _READER_WAIT_S = 5
 """The time to wait for a process that reads a pipe."""
@@ -152,28 +149,6 @@ def print_unexpected(error: BaseException) -> None:
     """Print an error that nothing in the program expects: in one line, and where its trace is."""
     print_failure(masked(f"unexpected {type(error).__name__}: {error}"))
     print_failure("this is a fault of pulsar-offload; please report it with what --debug prints")
-
-
-def byte_bar(*, shown: bool = True) -> Progress:
-    """Bars of bytes on the standard error, while it is a terminal; gone in the end."""
-    from offload_core.interfaces import progress_bar
-
-    return progress_bar.byte_bar(err, disable=not (shown and err.is_terminal), transient=True)
-
-
-@contextmanager
-def count_bar(what: str) -> Iterator[Callable[[int], None]]:
-    """A line with the present count on the standard error, if that is a terminal; gone in the end."""
-    if not err.is_terminal:
-        yield lambda _: None
-        return
-    from rich.progress import Progress, TextColumn
-
-    with Progress(
-        TextColumn("{task.completed:,} {task.description}"), console=err, transient=True
-    ) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda count: progress.update(task, completed=count)
 
 
 def print_streamed(value: Any) -> None:

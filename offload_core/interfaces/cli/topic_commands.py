@@ -18,8 +18,9 @@ from offload_core.interfaces.cli.command_help import CommandGroup
 from offload_core.interfaces.cli.command_options import AsJson, parse_seconds, parse_size
 from offload_core.interfaces.cli.configured import on_configuration, on_topics, open_service
 from offload_core.interfaces.cli.ledger_facts import filter_note, recorded
+from offload_core.interfaces.cli.long_work import long_work
 from offload_core.interfaces.cli.policy_commands import add_topic_policies
-from offload_core.interfaces.cli.terminal import byte_bar, err, out, print_line, print_table, printable
+from offload_core.interfaces.cli.terminal import err, out, print_line, print_table, printable
 from offload_core.metadata.catalogue import TopicName, parse_topic
 from offload_core.metadata.catalogue.policy_places import namespace_of
 from offload_core.metadata.catalogue.recorded_catalogue import ends_of_open
@@ -61,6 +62,8 @@ def topics_group() -> typer.Typer:
 
 
 _LOOKS_S = 0.2
+_STOPS_WITHIN_S = 30.0
+"""The block that is on its way is written, and the attempt given up."""
 
 Topic = Annotated[
     str, typer.Argument(metavar="TOPIC", help="persistent://tenant/namespace/topic, or a partition.")
@@ -229,7 +232,7 @@ def _complete_segment(
     environment: Environment, name: str, policies: EffectivePolicies, timeout_s: float, as_json: bool
 ) -> None:
     """Have the owner complete its segment, or do it here without an owner; print how far the topic is offloaded."""
-    with err.status("Waiting until the topic's segment is complete"):
+    with long_work("waiting until the topic's segment is complete"):
         info = complete_streamed(environment, name, policies, timeout_s)
     first, waits_for = first_unoffloaded(info), waits_of(info)
     if as_json:
@@ -243,18 +246,20 @@ def _complete_segment(
 
 def _watched(offloads: OffloadedTopic, offload: Callable[[], object]) -> None:
     """Offload, and show how far it has come."""
-    with ThreadPoolExecutor(1) as pool, byte_bar() as bar:
-        running, task, ledger_id = pool.submit(offload), None, None
+    with (
+        ThreadPoolExecutor(1) as pool,
+        long_work("offloading", go_on="The next call goes on.", within_s=_STOPS_WITHIN_S) as work,
+    ):
+        running = pool.submit(offload)
         try:
             while not wait([running], timeout=_LOOKS_S).done:
                 progress = offloads.offload_status.progress
-                if progress is None:
-                    continue
-                if progress.ledger_id != ledger_id:
-                    ledger_id = progress.ledger_id
-                    task = bar.add_task(f"ledger {ledger_id}", total=progress.total_bytes)
-                if task is not None:
-                    bar.update(task, completed=min(progress.data_bytes, progress.total_bytes))
+                if progress is not None:
+                    work.update(
+                        f"ledger {progress.ledger_id}",
+                        done_bytes=min(progress.data_bytes, progress.total_bytes),
+                        whole_bytes=progress.total_bytes,
+                    )
         finally:
             offloads.stop_offload()  # Ctrl-C; else it has ended
         running.result()

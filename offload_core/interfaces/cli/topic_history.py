@@ -18,7 +18,8 @@ from offload_core.interfaces.cli.command_options import (
     TierOptions,
     command,
 )
-from offload_core.interfaces.cli.terminal import cell, count_bar, print_streamed, print_table, table_of, warn
+from offload_core.interfaces.cli.long_work import long_work
+from offload_core.interfaces.cli.terminal import cell, print_streamed, print_table, table_of, warn
 from offload_core.maintenance.inventory.ledger_history import Event, history_of
 from offload_core.metadata.catalogue import TierReader, TopicName, parse_topic
 from offload_core.metadata.catalogue.survey import LedgerSurvey
@@ -92,12 +93,12 @@ def _events(
 ) -> list[Event]:
     uuids = set(_uuids(recorded))
     with LedgerSurvey(keeps_blocks=False) as survey:
-        with count_bar("pairs of objects") as listener:
+        with long_work("listing") as work:
             survey.fill(
                 tier.store,
                 prefix=prefix,
                 takes=lambda each: each == name or (each is None and bool(uuids)),
-                listener=listener,
+                listener=lambda count: work.update(f"{count:,} pairs of objects"),
                 cached=tier.catalogue_cache,
             )
         found = [

@@ -23,6 +23,7 @@ from offload_core.interfaces.cli.command_options import (
     Topics,
     command,
 )
+from offload_core.interfaces.cli.long_work import long_work
 from offload_core.interfaces.cli.nothing_found import require_something
 from offload_core.interfaces.cli.terminal import (
     cell,
@@ -123,7 +124,7 @@ def verify(
         where.open() as tier,
         _state(state, tier.store) as verified,
         executors.open() as executor,
-        err.status("") as status,
+        long_work("verifying", go_on=_GO_ON) as work,
     ):
         verification = Verification(
             tier.store,
@@ -135,7 +136,7 @@ def verify(
             executor=executor if deep else None,
             state=verified,
             sealing=Sealing(tier.store, audit) if seal else None,
-            listener=lambda now: status.update(_progress(now)),
+            listener=lambda now: work.update(f"{now.objects:,} objects"),
         )
         if as_json:
             given = records.records is not None
@@ -157,15 +158,13 @@ def verify(
         raise typer.Exit(1)
 
 
+_GO_ON = "With --deep --state FILE the next call passes over what was sound."
+
+
 def _state(
     path: Path | None, store: Tier
 ) -> AbstractContextManager[VerifiedObjects] | AbstractContextManager[None]:
     return nullcontext() if path is None else VerifiedObjects(path, store.describe().location)
-
-
-def _progress(now: Summary) -> str:
-    deep = f", {size(now.deep_bytes)} read" if now.deep_bytes else ""
-    return f"verifying: {now.objects:,} objects{deep}"
 
 
 def _print(verification: Verification, limit: int, *, sealed: str) -> None:
