@@ -1,12 +1,18 @@
 """Exports to a folder of Parquet files: what is there, where, and what a second export adds."""
 
 import json
+import os
 import shutil
 import threading
 from datetime import UTC, datetime
 from urllib.parse import quote
 
+import dask.dataframe as dd
 import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from entries import entry, marker, pip17_object
@@ -17,6 +23,7 @@ from scenes.exports import (
     add_bad_ledger,
     add_ledger,
     add_segment,
+    as_earlier_versions_left_it,
     messages,
     parquet_files,
     parquet_rows,
@@ -27,7 +34,7 @@ from tiers import Names, lay_out, lay_out_broker_objects
 import pulsar_offload
 from offload_core.reading.export import ExportProgress, ExportReport, ParquetOptions
 from offload_core.storage.tier import open_store
-from offload_hooks.errors import DataLossError, FormatError, OptionError, StoreError
+from offload_hooks.errors import DataLossError, FormatError, MetadataError, OptionError, StoreError
 from pulsar_offload import open_tier
 
 
@@ -43,7 +50,7 @@ def test_a_brokers_topics_are_exported_as_they_are_scanned(tmp_path):
         pulsar_offload.export(reader, tmp_path / "out", topics_pattern=r"acme/cold/.*", file_bytes=100_000)
     rows = scanned(tmp_path / "tier")
     assert parquet_rows(tmp_path / "out") == rows
-    assert len(list((tmp_path / "out").glob("topic=*"))) == len({row["__topic"] for row in rows}) >= 13
+    assert len(list((tmp_path / "out").glob("topic=p*"))) == len({row["__topic"] for row in rows}) >= 13
 
 
 def test_every_message_is_there_once_by_topic_and_day_in_order_of_positions(tier, tmp_path):
@@ -74,8 +81,91 @@ def test_every_message_is_there_once_by_topic_and_day_in_order_of_positions(tier
     topics = [f"persistent://acme/cold/orders-partition-{n}" for n in (0, 1)]
     assert duckdb.sql(query).fetchall() == [(topic, day, 16) for topic in topics for day in days]
     shown = [path.relative_to(out) for path in out.rglob("*") if path.is_file()]
-    names = [name for name in shown if not name.parts[0].startswith((".", "_"))]
-    assert {name.suffix for name in names} == {".parquet"}, "nothing else that readers of Parquet try to read"
+    names = [name for name in shown if (out / name).stat().st_size]
+    assert {name.suffix for name in names} == {".parquet"}, "Polars takes every file for data that has bytes"
+
+
+def test_readers_of_folders_read_it_as_it_is_while_they_have_it_open_too(tier, tmp_path):
+    out = tmp_path / "out"
+    count = export(tier, out).rows
+    frame, dataset = pl.scan_parquet(out), ds.dataset(out, partitioning="hive")
+    add_ledger(tier, 8, messages("ledger 8", 9, day=2), partition=0)
+    more = export(tier, out).rows
+    (*_, last) = dataset.schema.names
+    assert (len(frame.collect()), dataset.count_rows(), last) == (count + more, count, "date")
+    by_day = pl.scan_parquet(out).group_by("topic", "date").len().sort("topic", "date").collect().rows()
+    days = [datetime.fromtimestamp((FIRST_DAY_MS + n * DAY_MS) / 1000, UTC).date() for n in range(3)]
+    topics = [f"persistent://acme/cold/orders-partition-{n}" for n in (0, 1)]
+    assert by_day == [
+        (topics[0], days[0], 16),
+        (topics[0], days[1], 16),
+        (topics[0], days[2], 12),
+        (topics[1], days[0], 16),
+        (topics[1], days[1], 16),
+    ]
+    assert duckdb.sql(f"select count(*) from read_parquet('{out}')").fetchall() == [(count + more,)]
+    assert len(pd.read_parquet(out)) == len(dd.read_parquet(out)) == count + more
+
+
+def test_a_folder_of_an_earlier_version_is_gone_on_with_and_read_by_its_readers_from_then_on(tier, tmp_path):
+    out = tmp_path / "out"
+    export(tier, out)
+    manifest = as_earlier_versions_left_it(out)
+    assert export(tier, out) == ExportReport()
+    assert manifest.stat().st_size, "its columns are not recorded, so it stays as it is"
+    add_ledger(tier, 8, messages("ledger 8", 9, day=2), partition=0)
+    assert export(tier, out).rows == 12
+    assert parquet_rows(out) == scanned(tier)
+    assert len(pl.scan_parquet(out).collect()) == 76
+    assert not manifest.stat().st_size, (
+        "an earlier version refuses an empty one: it does not export all again"
+    )
+
+
+def test_a_state_that_is_missing_is_an_error_and_exports_nothing_again(tier, tmp_path):
+    out = tmp_path / "out"
+    export(tier, out)
+    before = parquet_files(out)
+    (settled,) = out.rglob("_*.parquet")
+    for damage in (settled.write_bytes, lambda _: pq.write_table(pa.table({}), settled)):
+        damage(b"PAR1")
+        with pytest.raises(MetadataError) as caught:
+            export(tier, out)
+        assert caught.value.key == str(settled.relative_to(out))
+    settled.unlink()
+    with pytest.raises(MetadataError, match="missing"):
+        export(tier, out)
+    assert parquet_files(out) == before
+
+
+def test_states_are_deleted_when_a_later_one_is_there_for_a_day(tier, tmp_path):
+    out = tmp_path / "out"
+    for ledger_id in (7, 8, 9):
+        export(tier, out)
+        add_ledger(tier, ledger_id, messages(f"ledger {ledger_id}", 3, day=2))
+    (first, second, third) = sorted(path.name for path in out.rglob("_*.parquet"))
+    for path in out.rglob("_*.parquet"):
+        if path.name == first:
+            os.utime(path, (0, 0))
+    export(tier, out)
+    (*left, fourth) = sorted(path.name for path in out.rglob("_*.parquet"))
+    assert left == [second, third]
+    assert fourth > third
+
+
+@pytest.mark.parametrize("columns", [["value"], None, ["__key", "value"], ["value", "__key", "__topic"]])
+def test_other_columns_than_those_of_earlier_exports_are_refused_also_if_nothing_is_new(
+    tier, tmp_path, columns
+):
+    out = tmp_path / "out"
+    export(tier, out, columns=["value", "__key"])
+    before = parquet_files(out)
+    for _ in range(2):
+        with pytest.raises(OptionError, match="earlier exports to this folder have other columns"):
+            export(tier, out, columns=columns)
+        add_ledger(tier, 8, messages("ledger 8", 9, day=2), partition=0)
+    assert parquet_files(out) == before
+    assert export(tier, out, columns=["value", "__key"]).rows == 12
 
 
 def test_times_that_jump_about_go_to_their_days_and_keep_their_order(tmp_path):
@@ -226,8 +316,8 @@ def test_of_two_exports_to_one_place_the_slower_fails_and_nothing_is_there_twice
 
 def test_a_committed_file_whose_upload_is_gone_is_an_error(tier, tmp_path):
     out = tmp_path / "out"
-    manifest = out / "_offload_export" / f"{1:020d}.json"
     export(tier, out)
+    manifest = as_earlier_versions_left_it(out)
     (key, *_) = parquet_files(out)
     upload = '"upload": {"id": "' + 32 * "0" + '", "blocks": [[1, ""]]}'
     manifest.write_text(manifest.read_text().replace('"upload": null', upload))
@@ -277,15 +367,15 @@ def test_topics_with_long_names_are_exported_and_gone_on_with_in_the_same_folder
     for number, topic in enumerate(LONG_TOPICS, start=3):
         _lay_out_topic(tier, topic, number)
     assert export(tier, out, topics=LONG_TOPICS).rows == 4 * len(LONG_TOPICS)
-    folders = {path.name for path in out.glob("topic=*")}
+    folders = {path.name for path in out.glob("topic=p*")}
     assert len(folders) == len(LONG_TOPICS)
     assert max(len(name.encode()) for name in folders) <= 241
     for number, topic in enumerate(LONG_TOPICS, start=3):
         _lay_out_topic(tier, topic, 100 + number)
     assert export(tier, out, topics=LONG_TOPICS).rows == 4 * len(LONG_TOPICS)
-    assert {path.name for path in out.glob("topic=*")} == folders
+    assert {path.name for path in out.glob("topic=p*")} == folders
     assert parquet_rows(out) == scanned(tier)
-    manifest = json.loads((out / "_offload_export" / f"{1:020d}.json").read_bytes())
+    manifest = json.loads(as_earlier_versions_left_it(out).read_bytes())
     assert {f"persistent://{topic}" for topic in LONG_TOPICS} >= {file["topic"] for file in manifest["files"]}
 
 

@@ -166,4 +166,6 @@ def test_a_table_of_other_columns_is_refused_and_stays_as_it_was(kind, tier, tmp
     before = rows_of(kind, out)
     with pytest.raises(OptionError, match="other columns"):
         export(tier, kind, out, topics=f"{ORDERS}-partition-1")
+    with pytest.raises(OptionError, match="other columns"):
+        export(tier, kind, out, topics=f"{ORDERS}-partition-0")  # of which nothing is new
     assert rows_of(kind, out) == before

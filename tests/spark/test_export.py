@@ -32,6 +32,7 @@ def test_what_spark_writes_others_read_by_spark(spark, tmp_path):
     topic = "persistent://acme/cold/orders-partition-"
     assert counts == {(f"{topic}{n}", day): 16 for n in (0, 1) for day in ("2023-12-09", "2023-12-10")}
     assert frame.where("__topic != topic").count() == 0
+    assert frame.select("topic").distinct().count() == 2  # the state is in no partition of Spark's
 
 
 def test_an_error_of_an_executor_is_raised_as_it_is(session, tmp_path):

@@ -78,6 +78,7 @@ def test_an_export_that_fails_and_is_killed_goes_on_and_has_every_message_once(s
     )
     with store.open() as opened:
         assert exported(opened) == scanned(tier)
+        assert {each.key[-8:] for each in opened.list_objects() if each.size_bytes} == {".parquet"}
 
 
 @pytest.fixture

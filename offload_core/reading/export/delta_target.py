@@ -11,7 +11,7 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 
 import pyarrow as pa
@@ -55,6 +55,11 @@ class DeltaTarget:
             self._table.update_incremental()
         return _Positions(self._table)
 
+    def check_columns(self, schema: pa.Schema, fixed: Sequence[str]) -> None:  # noqa: ARG002
+        """See `Target`."""
+        if self._table is not None:
+            _check_columns(self._table, schema)
+
     def place(self, schema: pa.Schema) -> DeltaPlace:
         """See `Target`; makes the table if there is none."""
         if self._table is None:
@@ -67,7 +72,7 @@ class DeltaTarget:
                     partition_by=list(PARTITIONS),
                     storage_options=self._options,
                 )
-        _check_columns(self._table, schema)
+            _check_columns(self._table, schema)
         return DeltaPlace(url=self._url, options=self._options, attempt=f"-{uuid.uuid4().hex}")
 
     def commit(self, files: tuple[ExportedFile, ...], reached: Mapping[TopicName, Position]) -> None:
@@ -101,6 +106,9 @@ class DeltaTarget:
                 hint="Nothing of this commit is in it. Let one export at a time write to a table.",
             ) from error
         table.update_incremental()
+
+    def settle(self) -> None:
+        """See `Target`."""
 
     def close(self) -> None:
         """See `Target`."""

@@ -7,7 +7,7 @@ position of its first row, with leading zeros, so that names sort as positions d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -112,6 +112,18 @@ class Target(Protocol):
     def load(self) -> Mapping[TopicName, Position]:
         """Complete the last commit of a killed export; return the next position to export by topic."""
 
+    def check_columns(self, schema: pa.Schema, fixed: Sequence[str]) -> None:
+        """Refuse other columns than the target has, if it has any; called after `load`, before all else.
+
+        Args:
+            schema: of the rows.
+            fixed: the columns that later exports must have as well; fields of payloads may come and go with their
+                schemas unless they are asked for.
+
+        Raises:
+            OptionError.
+        """
+
     def place(self, schema: pa.Schema) -> FilePlace:
         """The place for files of this schema."""
 
@@ -121,6 +133,9 @@ class Target(Protocol):
         Raises:
             StoreError: another export has committed since `load`; or the store fails.
         """
+
+    def settle(self) -> None:
+        """Leave the target as readers want it; called when nothing is under way."""
 
     def close(self) -> None:
         """Close connections."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from offload_core.format.codec.ledger_metadata import LedgerInfo
 from offload_core.format.codec.object_format import ObjectFormat
+from offload_core.format.messages.message_columns import MESSAGE_COLUMNS
 from offload_core.metadata.catalogue import TierReader, TopicName
 from offload_core.reading.export.export_files import (
     NEEDED_COLUMNS,
@@ -241,11 +242,11 @@ def _export_once(
             expected="a stop at positions",
             hint="Messages are not sorted by time, so the next export could not go on where this one ended.",
         )
+    schema, fixed = _columns(scan.schema, columns)
+    target.check_columns(schema, fixed)
     if not scan.tasks:
+        target.settle()
         return ExportReport(since=since)
-    schema = scan.schema
-    if columns is not None:
-        schema = pa.schema([schema.field(name) for name in columns])
     work = WriteTask(
         tier=scan.tier,
         read=scan.options,
@@ -279,7 +280,15 @@ def _export_once(
         report()
     if waiting:
         _commit(target, waiting)
+    target.settle()
     return replace(seen, complete=seen.data_bytes == total_bytes, since=since)
+
+
+def _columns(schema: pa.Schema, asked: Sequence[str] | None) -> tuple[pa.Schema, Sequence[str]]:
+    """The schema of what is written, and the columns that all exports to a target have in common."""
+    if asked is not None:
+        return pa.schema([schema.field(name) for name in asked]), asked
+    return schema, [name for name in schema.names if name in MESSAGE_COLUMNS]
 
 
 def _commit(target: Target, results: Sequence[TaskResult]) -> None:

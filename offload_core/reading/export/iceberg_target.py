@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,13 +54,18 @@ class IcebergTarget:
             self._state = ExportState() if table is None else parse_state(table)
             return self._state.positions
 
+    def check_columns(self, schema: pa.Schema, fixed: Sequence[str]) -> None:  # noqa: ARG002
+        """See `Target`."""
+        with _translated(self._identifier):
+            table = self._table()
+        if table is not None:
+            self._check_columns(table, schema)
+
     def place(self, schema: pa.Schema) -> IcebergPlace:
         """See `Target`; makes the table if there is none."""
         with _translated(self._identifier):
             table = self._table() or self._create(schema)
-        others = sorted(set(schema.names) - {field.name for field in table.schema().fields})
-        if others:
-            raise _unlike(self._identifier, ", ".join(others))
+        self._check_columns(table, schema)
         return IcebergPlace(
             location=table.location(), properties=dict(table.io.properties), attempt=f"-{uuid.uuid4().hex}"
         )
@@ -99,6 +104,9 @@ class IcebergTarget:
                     raise StoreError(what, found=str(error)) from error
         self._state = state
 
+    def settle(self) -> None:
+        """See `Target`."""
+
     def close(self) -> None:
         """See `Target`."""
         self._catalog.close()
@@ -108,6 +116,11 @@ class IcebergTarget:
             return self._catalog.load_table(self._identifier)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
+
+    def _check_columns(self, table: Table, schema: pa.Schema) -> None:
+        others = sorted(set(schema.names) - {field.name for field in table.schema().fields})
+        if others:
+            raise _unlike(self._identifier, ", ".join(others))
 
     def _create(self, schema: pa.Schema) -> Table:
         # No statistics of payloads and keys are written (parquet_files), so none are looked for.

@@ -1,12 +1,14 @@
 """The manifests of a Parquet export: `_offload_export/<number>.json`, one for each commit. Format version 1.
 
-The newest has the next position of each topic, and all of them together list the files. A newer version is
-refused with `UnsupportedVersionError`, anything else that is not this with `MetadataError`. Source:
+The newest has the next position of each topic. Polars takes every file of a folder that has bytes for data, so a
+manifest moves into a Parquet file without rows once its files are visible, and its own file stays, empty. A newer
+version is refused with `UnsupportedVersionError`, anything else that is not this with `MetadataError`. Source:
 docs/formats/export-manifest.md.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Mapping
@@ -14,8 +16,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from offload_core.metadata.catalogue import TopicName
-from offload_core.reading.export.export_files import ExportedFile, StagedUpload
+from offload_core.reading.export.export_files import NO_VALUE, ExportedFile, StagedUpload
 from offload_core.reading.scan import Position, parse_position
 from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import MetadataError, OptionError
@@ -23,6 +28,10 @@ from offload_hooks.json_text import WHOLE, JsonObject
 
 VERSION = 1
 FOLDER = "_offload_export/"
+SETTLED_FOLDER = f"topic={NO_VALUE}/date={NO_VALUE}/"
+"""A partition as any other for readers that want each file in one; of no topic, so it has no rows."""
+_SETTLED = b"pulsar-offload.export"
+"""The key of a manifest in the metadata of a Parquet file."""
 MAX_MANIFEST_BYTES = 256 << 20
 """A larger one is refused: it would be one commit of a million files."""
 
@@ -31,17 +40,27 @@ _KEY = re.compile(rf"{re.escape(FOLDER)}(\d{{20}})\.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """A commit: its files, and by topic the first position that is not exported after it."""
+    """A commit: its files, and by topic the first position that is not exported after it.
+
+    Attributes:
+        columns: of the folder's files by name, with their types; None of a folder of an earlier version.
+    """
 
     number: int
     committed_at: datetime
     positions: Mapping[TopicName, Position]
     files: tuple[ExportedFile, ...]
+    columns: Mapping[str, str] | None = None
 
     @property
     def key(self) -> str:
         """The key of the manifest's object."""
         return f"{FOLDER}{self.number:020d}.json"
+
+
+def settled_key_of(key: str) -> str:
+    """The key of the Parquet file that has the manifest of this key in the end; readers with hidden files skip it."""
+    return f"{SETTLED_FOLDER}_{key.removeprefix(FOLDER).removesuffix('.json')}.parquet"
 
 
 def number_of_key(key: str) -> int | None:
@@ -59,6 +78,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "positions": {str(topic): str(position) for topic, position in sorted(manifest.positions.items())},
         "files": [_encode_file(file) for file in manifest.files],
     }
+    if manifest.columns is not None:
+        document["columns"] = dict(manifest.columns)
     return json.dumps(document, ensure_ascii=False, indent=1).encode()
 
 
@@ -81,10 +102,33 @@ def decode_manifest(data: bytes | memoryview, key: str) -> Manifest:
         committed_at=committed_at,
         positions=positions_in(fields),
         files=tuple(map(_decode_file, fields.nested_objects("files"))),
+        columns=None if fields.values.get("columns") is None else fields.texts("columns"),
     )
     if manifest.key != key:
         raise MetadataError("an export's manifest is not the one of its name", key=key, found=manifest.number)
     return manifest
+
+
+def encode_settled(manifest: Manifest, schema: pa.Schema) -> bytes:
+    """The bytes of a Parquet file of this schema that has no rows, and the manifest in its metadata."""
+    file = io.BytesIO()
+    pq.write_table(schema.with_metadata({_SETTLED: encode_manifest(manifest)}).empty_table(), file)
+    return file.getvalue()
+
+
+def decode_settled(data: bytes | memoryview, key: str) -> Manifest:
+    """Read the manifest of `key` from the Parquet file that has it.
+
+    Raises:
+        UnsupportedVersionError, MetadataError.
+    """
+    try:
+        found = pq.read_metadata(pa.BufferReader(data)).metadata or {}
+    except (pa.ArrowException, OSError) as error:
+        raise MetadataError("an export's state is no Parquet file", key=settled_key_of(key)) from error
+    if _SETTLED not in found:
+        raise MetadataError("a Parquet file has no state of an export", key=settled_key_of(key))
+    return decode_manifest(found[_SETTLED], key)
 
 
 def positions_in(fields: JsonObject) -> dict[TopicName, Position]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 from entries import LedgerPart, batch_entry, entry, pip17_object, streaming_object
 from pyiceberg.catalog import load_catalog
@@ -97,10 +99,20 @@ def parquet_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def parquet_files(folder: Path) -> dict[str, int]:
-    """The visible files and their sizes."""
-    return {
-        str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("topic=*/*/*.parquet")
-    }
+    """The visible files that have rows, and their sizes."""
+    paths = folder.rglob("topic=*/*/[!_]*.parquet")
+    return {str(path.relative_to(folder)): path.stat().st_size for path in paths}
+
+
+def as_earlier_versions_left_it(folder: Path) -> Path:
+    """Bring the state of a folder's exports back into the file of its newest manifest, which is returned."""
+    settled = max(folder.rglob("_*.parquet"))
+    state = json.loads(pq.read_metadata(settled).metadata[b"pulsar-offload.export"])
+    del state["columns"]
+    manifest = folder / "_offload_export" / f"{state['number']:020d}.json"
+    manifest.write_text(json.dumps(state))
+    settled.unlink()
+    return manifest
 
 
 def delta_rows(folder: Path) -> list[dict[str, Any]]:
