@@ -51,6 +51,30 @@ def test_columns_pattern_compression_and_workers(offload, tier, tmp_path):
     assert "partition-1" in first + second
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_other_formats_have_the_rows_and_no_options_of_parquet(offload, tier, tmp_path, kind):
+    arguments = (
+        "export",
+        tier,
+        "-t",
+        ORDERS,
+        "--to",
+        tmp_path / "out",
+        "--format",
+        kind,
+        "--columns",
+        "__key",
+    )
+    assert "64 rows" in offload(*arguments).err
+    lines = [line for path in (tmp_path / "out").rglob(f"*.{kind}") for line in path.read_text().split()]
+    assert (
+        len([line for line in lines if "bGVkZ2VyI" in line]) == 32
+    )  # base64 of "ledger …"; batches have no keys
+    assert "nothing new since the last export" in offload(*arguments).err
+    done = offload(*arguments, "--compression", "gzip")
+    assert (done.code, "options of Parquet" in done.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -5,24 +5,21 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import enum
-import json
 import sys
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from offload_core.format.messages.json_rows import json_lines, json_text, python_rows
 from offload_core.format.messages.message_columns import Level
 from offload_core.interfaces.cli.command_options import TierOptions, command
 from offload_core.interfaces.cli.long_work import long_work
@@ -177,9 +174,6 @@ def _batches(scan: Scan, limit: int | None, *, shown: bool) -> Iterator[pa.Recor
 
 
 _SHOWN_CHARACTERS = 60
-_CONTROLS = {code: f"\\u{code:04x}" for code in range(0x80, 0xA0)}
-"""Escapes of characters that JSON leaves as they are and a terminal may obey."""
-
 
 _LEAST_NEEDED = ("__batchIndex", "__messageProperties")
 _NAMES_AND_NUMBERS = ("__ledgerId", "__entryId", "__batchIndex", "__publishTime", "__key", "__topic")
@@ -189,7 +183,7 @@ def print_messages(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: 
     """Print at most `limit` rows, and a note if there are more."""
     table = Table(*schema.names, box=None, pad_edge=False)
     prose = [name for name in schema.names if name not in _NAMES_AND_NUMBERS]
-    for count, row in enumerate(_rows(batches)):
+    for count, row in enumerate(python_rows(batches)):
         if count == limit:
             print_table(table, drop=_LEAST_NEEDED, prose=prose)
             err.print(
@@ -202,7 +196,7 @@ def print_messages(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: 
 
 def write_jsonl(batches: Iterable[pa.RecordBatch], output: Path | None) -> None:
     """Write one JSON object a line, to `output` or the standard output."""
-    lines = (_line(_to_json(row)) for row in _rows(batches))
+    lines = json_lines(batches)
     if output is None:
         for line in lines:
             sys.stdout.write(line)
@@ -219,44 +213,13 @@ def write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: 
             writer.write_batch(batch)
 
 
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    for batch in batches:
-        arrays = [_times(array) if pa.types.is_timestamp(array.type) else array for array in batch.columns]
-        named = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
-        with warnings.catch_warnings(action="ignore"):
-            rows = named.to_pylist(maps_as_pydicts="lossy")
-        yield from rows
-
-
-def _times(array: pa.Array) -> pa.Array:
-    """Times as text; Python's own end with the year 9999."""
-    numbers = array.cast(pa.int64()).fill_null(0).to_numpy().astype("datetime64[us]")
-    text = np.datetime_as_string(numbers, unit="ms", timezone="UTC")
-    return pa.array(text, mask=array.is_null().to_numpy(zero_copy_only=False))
-
-
-def _line(row: Any) -> str:
-    line = json.dumps(row, ensure_ascii=False) + "\n"
-    return line if line.isascii() else line.translate(_CONTROLS)
-
-
-def _to_json(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _to_json(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_to_json(item) for item in value]
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return value
-
-
 def _shown(value: Any) -> str:
     if value is None:
         return "–"
     if isinstance(value, bytes):
         value = _text_of(value)
     elif isinstance(value, dict | list):
-        value = json.dumps(_to_json(value), ensure_ascii=False)
+        value = json_text(value)
     text = printable(str(value))
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 

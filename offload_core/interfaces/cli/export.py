@@ -1,4 +1,4 @@
-"""`offload export`: topics to Parquet files, an Iceberg or a Delta table, once or on and on."""
+"""`offload export`: topics to files of Parquet, CSV or JSON lines, an Iceberg or a Delta table, once or on and on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from offload_core.interfaces.cli.command_options import ExecutorOptions, TierOpt
 from offload_core.interfaces.cli.long_work import LongWork, long_work
 from offload_core.interfaces.cli.scan_options import ExportedMessages
 from offload_core.interfaces.cli.terminal import err, printable, size
-from offload_core.reading.export import DEFAULT_ROW_GROUP_BYTES, ExportReport, ParquetOptions
+from offload_core.reading.export import ExportReport, FileFormat, ParquetOptions
 from offload_core.reading.export import export as export_topics
 from offload_core.reading.scan import DEFAULT_TASK_BYTES
 from offload_hooks.errors import DataLossError, FormatError, OptionError, StoreError
@@ -30,7 +30,7 @@ def export(
         str,
         typer.Option(
             metavar="DIR|URL|iceberg:CATALOG/NAMESPACE.TABLE|delta:PATH",
-            help="Where to: a folder of Parquet files, or a table.",
+            help="Where to: a folder of files, or a table.",
         ),
     ],
     to_option: Annotated[
@@ -39,14 +39,18 @@ def export(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with new messages, until Ctrl-C.")] = False,
     interval: Annotated[float, typer.Option(min=0, help="With --follow: seconds between two rounds.")] = 60.0,
-    compression: Annotated[str, typer.Option(help="Of the Parquet files.")] = "zstd",
+    format_: Annotated[
+        FileFormat, typer.Option("--format", "-f", help="Of the files in a folder.")
+    ] = "parquet",
+    compression: Annotated[str | None, typer.Option(help="Of Parquet files; zstd without it.")] = None,
     compression_level: Annotated[int | None, typer.Option(help="The compression's level.")] = None,
     file_bytes: Annotated[
         int, typer.Option(min=1, help="About so many stored bytes of a topic make a file.")
     ] = DEFAULT_TASK_BYTES,
     row_group_bytes: Annotated[
-        int, typer.Option(min=1, help="About so many bytes in memory make a row group.")
-    ] = DEFAULT_ROW_GROUP_BYTES,
+        int | None,
+        typer.Option(min=1, help="About so many bytes in memory make a row group; 64 MiB without it."),
+    ] = None,
 ) -> None:
     """Export topics, each message once: what is new since the last export, however that ended.
 
@@ -55,10 +59,17 @@ def export(
     Examples:
         offload export s3://bucket/prefix --topic acme/cold/orders --to exported/
         offload export s3://bucket/prefix --topic acme/cold/orders --to delta:lake/orders
+        offload export s3://bucket/prefix --topic acme/cold/orders --to exported-csv/ --format csv
     """
     options = scan.options()
     if not scan.topics and options.topics_pattern is None:
         raise OptionError("no topic is named", expected="--topic or --topics-pattern")
+    chosen: dict[str, Any] = {
+        "compression": compression,
+        "compression_level": compression_level,
+        "row_group_bytes": row_group_bytes,
+    }
+    parquet = {name: value for name, value in chosen.items() if value is not None}
     with (
         scan.open(where) as tier,
         executors.open() as executor,
@@ -78,9 +89,8 @@ def export(
             listener=lambda now: work.update(
                 f"{now.rows:,} rows", done_bytes=now.done_bytes, whole_bytes=now.total_bytes
             ),
-            parquet=ParquetOptions(
-                compression=compression, compression_level=compression_level, row_group_bytes=row_group_bytes
-            ),
+            format=format_,
+            parquet=ParquetOptions(**parquet) if parquet else None,
             file_bytes=file_bytes,
         )
     _say(report)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import OptionError
 
 DEFAULT_ROW_GROUP_BYTES = 64 << 20
+FileFormat = Literal["parquet", "csv", "jsonl"]
+"""What an export writes to a folder; also how its files' names end."""
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 
 
@@ -61,7 +63,7 @@ class StagedUpload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedFile:
-    """A Parquet file of one topic and day, its rows in order of positions.
+    """A file of one topic and day, its rows in order of positions.
 
     Attributes:
         key: its place in the target.
@@ -227,10 +229,10 @@ class Partition:
             return None
         return str(np.datetime64(self.day, "D"))
 
-    def key_of(self, first: Position, attempt: str) -> str:
+    def key_of(self, first: Position, attempt: str, kind: FileFormat) -> str:
         """The key of the file whose first row is at `first`."""
         name = f"{first.ledger_id:019d}-{first.entry_id:019d}-{first.batch_index:09d}"
-        return f"{folder_of(self.topic)}/date={self.date or NO_VALUE}/{name}{attempt}.parquet"
+        return f"{folder_of(self.topic)}/date={self.date or NO_VALUE}/{name}{attempt}.{kind}"
 
 
 def folder_of(topic: str) -> str:

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -24,13 +24,14 @@ from offload_core.reading.export.export_files import (
     NEEDED_COLUMNS,
     ExportProgress,
     ExportReport,
+    FileFormat,
     FilePlace,
     ParquetOptions,
     Target,
     TaskResult,
 )
-from offload_core.reading.export.parquet_files import ParquetFiles
-from offload_core.reading.export.parquet_target import ParquetTarget
+from offload_core.reading.export.folder_target import FolderTarget
+from offload_core.reading.export.written_files import WrittenFiles
 from offload_core.reading.scan import (
     DEFAULT_TASK_BYTES,
     Position,
@@ -53,32 +54,40 @@ _TABLES = {
 }
 
 
-def open_target(to: str | os.PathLike[str], options: Mapping[str, Any]) -> Target:
+def open_target(
+    to: str | os.PathLike[str], options: Mapping[str, Any], kind: FileFormat = "parquet"
+) -> Target:
     """Open a target.
 
     Args:
         to: a path or URL whose scheme picks a driver, `iceberg:CATALOG/NAMESPACE.TABLE`, or `delta:` before a path or
             URL of a table.
         options: of a folder those of its driver, of Iceberg the catalog's properties, of Delta its storage options.
+        kind: of files in a folder; those of tables are always Parquet.
 
     Raises:
         OptionError, UnknownPluginError, MissingExtraError.
     """
+    if kind not in get_args(FileFormat):
+        expected = ", ".join(get_args(FileFormat))
+        raise OptionError("an export knows no such format", expected=expected, found=repr(kind))
     text = os.fspath(to)
-    kind, separator, rest = text.partition(":")
-    if not separator or kind not in _TABLES:
-        return ParquetTarget(open_store(text, **options))
+    table, separator, rest = text.partition(":")
+    if not separator or table not in _TABLES:
+        return FolderTarget(open_store(text, **options), kind)
+    if kind != "parquet":
+        raise OptionError(f"the files of a {table} table are Parquet", expected="format parquet", found=kind)
     if not rest:
         raise OptionError(
-            f"which {kind} table?", expected="iceberg:CATALOG/NAMESPACE.TABLE or delta:PATH", found=text
+            f"which {table} table?", expected="iceberg:CATALOG/NAMESPACE.TABLE or delta:PATH", found=text
         )
-    module, opener = _TABLES[kind]
+    module, opener = _TABLES[table]
     try:
         opened = getattr(importlib.import_module(module), opener)
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"a target of {kind} needs the module {error.name!r}, which is not installed",
-            hint=f"Install it: pip install 'pulsar-offload[{kind}]'",
+            f"a target of {table} needs the module {error.name!r}, which is not installed",
+            hint=f"Install it: pip install 'pulsar-offload[{table}]'",
         ) from error
     target: Target = opened(rest, {name: str(value) for name, value in options.items()})
     return target
@@ -95,13 +104,14 @@ class WriteTask:
     tier: Tier
     read: ReadOptions
     place: FilePlace
+    kind: FileFormat
     parquet: ParquetOptions
     columns: tuple[str, ...] | None
 
     def __call__(self, task: ScanTask) -> TaskResult:
         """Errors: those of `read_task`, and `StoreError` of the target."""
         extents = tuple(extents_ahead(self.tier, task.extents, self.read.fail_on_data_loss))
-        with ParquetFiles(self.place, self.parquet, self.columns) as files:
+        with WrittenFiles(self.place, self.kind, self.parquet, self.columns) as files:
             for batch in read_task(self.tier, replace(task, extents=extents), self.read):
                 files.write(batch)
             written = files.finish()
@@ -157,6 +167,7 @@ def export(
     options: ScanOptions | None = None,
     *,
     to_options: Mapping[str, Any] | None = None,
+    format: FileFormat = "parquet",  # noqa: A002
     parquet: ParquetOptions | None = None,
     file_bytes: int = DEFAULT_TASK_BYTES,
     executor: Executor | None = None,
@@ -165,7 +176,7 @@ def export(
     listener: Listener | None = None,
     **keywords: Any,
 ) -> ExportReport:
-    """Export messages to Parquet files, an Iceberg or a Delta table (docs/export.md).
+    """Export messages to files of Parquet, CSV or JSON lines, an Iceberg or a Delta table (docs/export.md).
 
     Only what is new since the last export to the same place is, each message once, however that ended.
 
@@ -174,7 +185,8 @@ def export(
         to: a folder's path or URL, `iceberg:CATALOG/NAMESPACE.TABLE`, or `delta:PATH`.
         topics, options: which topics, and how to read them: as of `scan`, without an end in time.
         to_options: of a folder its driver's options, of Iceberg the catalog's properties, of Delta its storage options.
-        parquet: how files are written.
+        format: of the files in a folder: `parquet`, `csv` or `jsonl`; those of tables are Parquet.
+        parquet: how files of Parquet are written.
         file_bytes: about this many stored bytes make a file of each topic and day in them.
         executor: runs the tasks; None for one thread for each core.
         follow_s: seconds between searches for new ledgers, until `ended` is set; None exports once.
@@ -192,7 +204,9 @@ def export(
     def plan(resume: Mapping[TopicName, Position]) -> Scan:
         return scan(tier, topics, asked.having(columns=wanted), resume=resume, task_bytes=file_bytes)
 
-    target = open_target(to, to_options or {})
+    if parquet is not None and format != "parquet":
+        raise OptionError("options of Parquet, and another format", expected="format parquet", found=format)
+    target = open_target(to, to_options or {}, format)
     ended = ended or threading.Event()
     total = ExportReport()
     try:
@@ -201,6 +215,7 @@ def export(
                 plan,
                 target,
                 executor=executor or ThreadExecutor(),
+                kind=format,
                 parquet=parquet or ParquetOptions(),
                 columns=columns,
                 stop=ended,
@@ -218,6 +233,7 @@ def _export_once(
     target: Target,
     *,
     executor: Executor,
+    kind: FileFormat,
     parquet: ParquetOptions,
     columns: Sequence[str] | None,
     stop: threading.Event,
@@ -251,6 +267,7 @@ def _export_once(
         tier=scan.tier,
         read=scan.options,
         place=target.place(schema),
+        kind=kind,
         parquet=parquet,
         columns=None if columns is None else tuple(columns),
     )

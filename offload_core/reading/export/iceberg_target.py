@@ -123,7 +123,7 @@ class IcebergTarget:
             raise _unlike(self._identifier, ", ".join(others))
 
     def _create(self, schema: pa.Schema) -> Table:
-        # No statistics of payloads and keys are written (parquet_files), so none are looked for.
+        # No statistics of payloads and keys are written (written_files), so none are looked for.
         metrics = {
             f"write.metadata.metrics.column.{field.name}": "none"
             for field in schema

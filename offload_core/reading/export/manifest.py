@@ -1,4 +1,4 @@
-"""The manifests of a Parquet export: `_offload_export/<number>.json`, one for each commit. Format version 1.
+"""The manifests of an export to a folder: `_offload_export/<number>.json`, one for each commit. Format version 1.
 
 The newest has the next position of each topic. Polars takes every file of a folder that has bytes for data, so a
 manifest moves into a Parquet file without rows once its files are visible, and its own file stays, empty. A newer
@@ -20,13 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from offload_core.metadata.catalogue import TopicName
-from offload_core.reading.export.export_files import NO_VALUE, ExportedFile, StagedUpload
+from offload_core.reading.export.export_files import NO_VALUE, ExportedFile, FileFormat, StagedUpload
 from offload_core.reading.scan import Position, parse_position
 from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import MetadataError, OptionError
 from offload_hooks.json_text import WHOLE, JsonObject
 
 VERSION = 1
+PARQUET: FileFormat = "parquet"
 FOLDER = "_offload_export/"
 SETTLED_FOLDER = f"topic={NO_VALUE}/date={NO_VALUE}/"
 """A partition as any other for readers that want each file in one; of no topic, so it has no rows."""
@@ -44,6 +45,7 @@ class Manifest:
 
     Attributes:
         columns: of the folder's files by name, with their types; None of a folder of an earlier version.
+        kind: of its files.
     """
 
     number: int
@@ -51,6 +53,7 @@ class Manifest:
     positions: Mapping[TopicName, Position]
     files: tuple[ExportedFile, ...]
     columns: Mapping[str, str] | None = None
+    kind: str = PARQUET
 
     @property
     def key(self) -> str:
@@ -80,6 +83,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
     }
     if manifest.columns is not None:
         document["columns"] = dict(manifest.columns)
+    if manifest.kind != PARQUET:
+        document["format"] = manifest.kind
     return json.dumps(document, ensure_ascii=False, indent=1).encode()
 
 
@@ -103,6 +108,7 @@ def decode_manifest(data: bytes | memoryview, key: str) -> Manifest:
         positions=positions_in(fields),
         files=tuple(map(_decode_file, fields.nested_objects("files"))),
         columns=None if fields.values.get("columns") is None else fields.texts("columns"),
+        kind=fields.optional_text("format") or PARQUET,
     )
     if manifest.key != key:
         raise MetadataError("an export's manifest is not the one of its name", key=key, found=manifest.number)

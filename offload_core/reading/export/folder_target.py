@@ -1,11 +1,11 @@
-"""A folder of Parquet files as a target: a manifest is the commit, and files become visible after it.
+"""A folder of Parquet, CSV or JSON files as a target: a manifest is the commit, and files become visible after it.
 
 Workers leave each file as an upload that is not visible. A commit writes a manifest that names them, then makes them
 visible. An export killed in between leaves a manifest whose uploads the next export makes visible; one killed
 before it leaves uploads that mean nothing. So the folder never holds a row twice, and readers need not know of
-manifests: at the end of an export the newest moves into a Parquet file without rows, and the files of all are emptied,
-so that readers of a folder find Parquet only. An empty manifest still takes its number, so that no export that is late,
-or of an earlier version, commits as if it were not there.
+manifests. At the end of an export of Parquet the newest manifest moves into a Parquet file without rows, and the files
+of all are emptied, so that readers of a folder find Parquet only. An empty manifest still takes its number, so that no
+export that is late, or of an earlier version, commits as if it were not there.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from datetime import datetime, timedelta, timezone
 import pyarrow as pa
 
 from offload_core.metadata.catalogue import TopicName
-from offload_core.reading.export.export_files import ExportedFile
+from offload_core.reading.export.export_files import ExportedFile, FileFormat
 from offload_core.reading.export.manifest import (
     FOLDER,
     MAX_MANIFEST_BYTES,
+    PARQUET,
     SETTLED_FOLDER,
     Manifest,
     decode_manifest,
@@ -31,7 +32,7 @@ from offload_core.reading.export.manifest import (
     number_of_key,
     settled_key_of,
 )
-from offload_core.reading.export.parquet_files import TierPlace
+from offload_core.reading.export.written_files import TierPlace
 from offload_core.reading.scan import Position
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import (
@@ -51,13 +52,14 @@ STALE_AFTER = timedelta(days=1)
 _log = logging.getLogger(__name__)
 
 
-class ParquetTarget:
-    """Parquet files and manifests in a Tier."""
+class FolderTarget:
+    """Files and manifests in a Tier."""
 
     commit_bytes = 1
 
-    def __init__(self, tier: Tier) -> None:
+    def __init__(self, tier: Tier, kind: FileFormat) -> None:
         self._tier = tier
+        self._kind = kind
         self._newest: Manifest | None = None
         self._schema: pa.Schema | None = None
         self._columns: Mapping[str, str] | None = None
@@ -75,6 +77,13 @@ class ParquetTarget:
     def check_columns(self, schema: pa.Schema, fixed: Sequence[str]) -> None:
         """See `Target`; what a folder of an earlier version has is not written down."""
         columns = {name: str(schema.field(name).type) for name in fixed}
+        if self._newest is not None and self._newest.kind != self._kind:
+            raise OptionError(
+                "the earlier exports to this folder have files of another format",
+                expected=self._newest.kind,
+                found=self._kind,
+                hint="Export in their format, or to another folder.",
+            )
         before = None if self._newest is None else self._newest.columns
         if before is not None and list(before.items()) != list(columns.items()):
             shown = [list(before), list(columns)]
@@ -101,6 +110,7 @@ class ParquetTarget:
             positions={**(before.positions if before else {}), **reached},
             files=files,
             columns=self._columns,
+            kind=self._kind,
         )
         data = encode_manifest(manifest)
         create_only = self._tier.describe().capabilities.create_only
@@ -124,7 +134,13 @@ class ParquetTarget:
         Killed on the way, it is done again: as long as the newest manifest is not empty, it is the one that counts.
         """
         newest = self._newest
-        if newest is None or newest.columns is None or self._schema is None or not self._unsettled:
+        if (
+            newest is None
+            or newest.kind != PARQUET
+            or newest.columns is None
+            or self._schema is None
+            or not self._unsettled
+        ):
             return
         settled = settled_key_of(newest.key)
         self._tier.write_index(settled, encode_settled(_published(newest), self._schema))

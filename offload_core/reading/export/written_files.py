@@ -1,4 +1,4 @@
-"""Write record batches to Parquet files, one for each topic and day; in a Tier each file is an upload.
+"""Write record batches to files of Parquet, CSV or JSON lines, one for each topic and day; in a Tier each is an upload.
 
 Rows wait until there are enough for a row group. The bytes that wait and the number of open files are bounded: where
 times alternate, files get smaller. A file is stored block by block, and is visible only once it is committed.
@@ -10,13 +10,16 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
+from offload_core.format.messages.json_rows import flat_columns, json_lines
 from offload_core.reading.export.export_files import (
     ExportedFile,
+    FileFormat,
     FilePlace,
     FileSink,
     ParquetOptions,
@@ -100,11 +103,14 @@ _UNLIKE = frozenset(("value", "__key", "__messageId", "__orderingKey", "__sequen
 """Columns whose values hardly ever come twice: a dictionary of them costs time and saves nothing."""
 
 
-class ParquetFiles:
+class WrittenFiles:
     """The files that a task writes; a context manager, which discards unfinished files on an error."""
 
-    def __init__(self, place: FilePlace, options: ParquetOptions, columns: Sequence[str] | None) -> None:
+    def __init__(
+        self, place: FilePlace, kind: FileFormat, options: ParquetOptions, columns: Sequence[str] | None
+    ) -> None:
         self._place = place
+        self._kind = kind
         self._options = options
         self._columns = columns
         self._open: dict[Partition, _OpenFile] = {}
@@ -143,7 +149,8 @@ class ParquetFiles:
         if file is None:
             if len(self._open) >= _OPEN_FILES:
                 self._finish_oldest()
-            file = _OpenFile(self._place, self._options, partition, position_at(rows, 0), written.schema)
+            first = position_at(rows, 0)
+            file = _OpenFile(self._place, self._kind, self._options, partition, first, written.schema)
         self._open[partition] = file  # the newest comes last
         self._waiting_bytes += file.add(written, position_at(rows, -1))
         if file.waiting_bytes >= self._options.row_group_bytes:
@@ -158,10 +165,69 @@ class ParquetFiles:
         del self._open[file.partition]
 
 
+class _ParquetWriter:
+    def __init__(self, file: Any, schema: pa.Schema, options: ParquetOptions) -> None:
+        self._writer = pq.ParquetWriter(
+            file,
+            schema,
+            compression=options.compression,
+            compression_level=options.compression_level,
+            use_dictionary=[path for path, _ in _leaves(schema) if path.split(".")[0] not in _UNLIKE],
+            write_statistics=[path for path, kind in _leaves(schema) if not pa.types.is_binary(kind)],
+        )
+
+    def write(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Write a row group."""
+        table = pa.Table.from_batches(batches)
+        self._writer.write_table(table, row_group_size=table.num_rows)
+
+    def close(self) -> None:
+        """Write the footer."""
+        self._writer.close()
+
+
+class _CsvWriter:
+    def __init__(self, file: Any, *_: object) -> None:
+        self._file = file
+        self._with_header = True
+
+    def write(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Write rows, the first ones after the names of the columns."""
+        for batch in batches:
+            text = pa.BufferOutputStream()
+            pc.write_csv(flat_columns(batch), text, pc.WriteOptions(include_header=self._with_header))
+            self._with_header = False
+            self._file.write(text.getvalue())
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+
+class _JsonWriter:
+    def __init__(self, file: Any, *_: object) -> None:
+        self._file = file
+
+    def write(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Write lines."""
+        for batch in batches:
+            self._file.write("".join(json_lines([batch])).encode())
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+
+_WRITERS: dict[FileFormat, type[_ParquetWriter | _CsvWriter | _JsonWriter]] = {
+    "parquet": _ParquetWriter,
+    "csv": _CsvWriter,
+    "jsonl": _JsonWriter,
+}
+
+
 class _OpenFile:
     def __init__(
         self,
         place: FilePlace,
+        kind: FileFormat,
         options: ParquetOptions,
         partition: Partition,
         first: Position,
@@ -170,20 +236,12 @@ class _OpenFile:
         self.partition = partition
         self.schema = schema
         self.waiting_bytes = 0
-        self._options = options
-        self._key = partition.key_of(first, place.attempt)
+        self._key = partition.key_of(first, place.attempt, kind)
         self._first = self._last = first
         self._rows = 0
         self._waiting: list[pa.RecordBatch] = []
         self._sink: FileSink = place.open(self._key)
-        self._writer = pq.ParquetWriter(
-            self._sink.file,
-            schema,
-            compression=options.compression,
-            compression_level=options.compression_level,
-            use_dictionary=[path for path, _ in _leaves(schema) if path.split(".")[0] not in _UNLIKE],
-            write_statistics=[path for path, kind in _leaves(schema) if not pa.types.is_binary(kind)],
-        )
+        self._writer = _WRITERS[kind](self._sink.file, schema, options)
 
     def add(self, rows: pa.RecordBatch, last: Position) -> int:
         """Write rows; return their bytes in memory."""
@@ -198,8 +256,7 @@ class _OpenFile:
         """Write what waits as a row group; how many bytes of memory that was."""
         flushed = self.waiting_bytes
         if self._waiting:
-            table = pa.Table.from_batches(self._waiting)
-            self._writer.write_table(table, row_group_size=table.num_rows)
+            self._writer.write(self._waiting)
             self._waiting.clear()
             self.waiting_bytes = 0
         return flushed
