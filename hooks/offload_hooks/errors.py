@@ -9,12 +9,17 @@ masked in all that they show (`shown_urls`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from offload_hooks.shown_urls import masked
 
+OptionWords = Callable[[str, str | None], str]
+"""An option as an interface writes it: of its name in Python, a driver's after `storage.`, and of a value for it."""
+
+_OPTION = re.compile(r"\{([a-z][a-z0-9_.]*)(?:=(\w+))?\}")
 _PLACE = ("key", "ledger_id", "block", "entry_id", "offset")
 _LABELS = {"key": "object", "ledger_id": "ledger", "block": "block", "entry_id": "entry", "offset": "byte"}
 
@@ -31,7 +36,8 @@ class OffloadError(Exception):
         offset: the byte offset in the object (the index object if `key` names one).
         expected: the right value.
         found: the value found instead.
-        hint: the next step for the user, one sentence.
+        hint: the next step for the user, one sentence. Options in it have braces: `{fail_on_data_loss=false}`, of a
+            driver `{storage.region}`. They are shown as Python writes them, or an interface (`name_options`).
     """
 
     retryable: ClassVar[bool] = False
@@ -60,7 +66,21 @@ class OffloadError(Exception):
         self.offset = offset
         self.expected = expected
         self.found = masked(found) if isinstance(found, str) else found
-        self.hint = hint
+        self._hint = hint
+
+    @property
+    def hint(self) -> str | None:
+        """The next step for the user."""
+        return self._hint and _with_options(self._hint, _option_of_python)
+
+    @hint.setter
+    def hint(self, hint: str | None) -> None:
+        self._hint = hint
+
+    def name_options(self, words: OptionWords) -> OffloadError:
+        """Name the options in the hint as an interface does. Returns itself."""
+        self._hint = self._hint and _with_options(self._hint, words)
+        return self
 
     def fields(self) -> dict[str, Any]:
         """All fields that are set, by name, `what` first."""
@@ -94,7 +114,8 @@ class OffloadError(Exception):
         return f"{type(self).__name__}({masked(inner)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.fields()))
+        hint = {} if self._hint is None else {"hint": self._hint}
+        return (_rebuild, (type(self), self.fields() | hint))
 
 
 @contextmanager
@@ -109,6 +130,15 @@ def placed(**place: Any) -> Iterator[None]:
 
 def _rebuild(kind: type[OffloadError], fields: dict[str, Any]) -> OffloadError:
     return kind(fields.pop("what"), **fields)
+
+
+def _with_options(hint: str, words: OptionWords) -> str:
+    return _OPTION.sub(lambda option: words(option[1], option[2]), hint)
+
+
+def _option_of_python(name: str, value: str | None) -> str:
+    value = {"true": "True", "false": "False"}.get(value or "", value and repr(value))
+    return name.removeprefix("storage.") + (f"={value}" if value else "")
 
 
 # --- asked for wrongly -------------------------------------------------------------------------

@@ -21,6 +21,7 @@ def test_what_is_lost_is_no_success_unless_it_is_accepted(offload, tmp_path, wri
         assert result.code != 0
         assert "no data object" in result.err
         assert "ledger 5" in result.err
+        assert "--no-fail-on-data-loss" in result.err
     result = offload("cat", root, "--topic", TOPIC, "--no-fail-on-data-loss")
     assert (result.code, len(result.out.splitlines())) == (0, 1)  # no more than the header
     assert any("no data object" in message for message in caplog.messages)

@@ -76,7 +76,7 @@ def test_the_raw_column_has_what_cannot_be_decoded_and_nothing_else(tmp_path):
 @pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE", "DROPMALFORMED"])
 def test_without_keys_ciphertext_counts_as_what_cannot_be_decoded(mode):
     if mode == "FAILFAST":
-        with pytest.raises(PayloadError, match=r"encrypted, or a chunk.*entry 1.*keyProvider"):
+        with pytest.raises(PayloadError, match=r"encrypted, or a chunk.*entry 1.*key_provider"):
             read([GOOD, SEALED], mode=mode)
         return
     raw = [(1, None, None, stored(SEALED))] if mode == "PERMISSIVE" else []

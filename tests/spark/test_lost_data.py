@@ -24,6 +24,11 @@ def test_a_stream_of_a_topic_whose_only_ledger_is_lost_fails(tmp_path):
 @pytest.mark.spark
 def test_a_query_of_a_topic_whose_only_ledger_is_lost_fails(spark, tmp_path):
     reader = spark.read.format("pulsar_offload").options(path=str(tmp_path), topic=TOPIC, level="entries")
-    with pytest.raises(Exception, match="no data object"):
+    with pytest.raises(Exception, match="no data object") as caught:
         reader.load().count()
+    (*_, last) = [line for line in str(caught.value).splitlines() if "SQLSTATE" not in line and line.strip()]
+    assert last.startswith("offload_hooks.errors.DataLossError: ")
+    assert last.endswith("What there is can be read: failOnDataLoss=false.")
+    frames = [line for line in str(caught.value).splitlines() if line.strip().startswith("File ")]
+    assert [line for line in frames if "offload_" in line and "query_errors.py" not in line] == []
     assert reader.option("failOnDataLoss", "false").load().count() == 0

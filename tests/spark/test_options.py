@@ -1,5 +1,7 @@
 """What the Spark source makes of a query's options."""
 
+import re
+
 import pytest
 
 from offload_core.interfaces.engines.spark.source_options import option_texts, parse_options
@@ -116,3 +118,16 @@ def test_values_of_storage_and_records_options_are_not_shown():
     given = {"path": "x", "storage.secret": "hunter2", "records": "y", "records.token": "hunter2"}
     given["keyProvider"] = "vault:token=hunter2"
     assert "hunter2" not in repr(parse_options(given))
+
+
+@pytest.mark.spark
+def test_a_wrong_option_and_a_missing_tier_end_with_our_error_alone(spark, tmp_path):
+    for options, path, ends in (
+        ({"failOnDatLoss": "no"}, tmp_path, "Did you mean 'failOnDataLoss'?"),
+        ({}, tmp_path / "none", "does not exist"),
+    ):
+        with pytest.raises(Exception, match=re.escape(ends)) as caught:
+            spark.read.format("pulsar_offload").options(**options).load(str(path)).count()
+        lines = [line for line in str(caught.value).splitlines() if line.strip() and "SQLSTATE" not in line]
+        assert lines[-1].startswith("offload_hooks.errors.")
+        assert len(lines) <= 8, lines

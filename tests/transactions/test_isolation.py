@@ -196,7 +196,7 @@ def test_an_end_behind_many_small_ledgers_is_found_by_a_larger_search():
     between = [ledger(number, PLAIN) for number in range(2, 40)]
     tier = in_memory(ledger(1, PLAIN, of(ONE)), *between, ledger(40, commit(ONE)))
     with pytest.raises(
-        UnresolvedTransactionError, match=r"A larger transactionSearchBytes .* search farther"
+        UnresolvedTransactionError, match=r"A larger transaction_search_bytes .* search farther"
     ):
         rows_of_tasks(scan(tier, TOPIC, task_bytes=1))
     expected = [(1, 0), (1, 1), *((number, 0) for number in range(2, 40))]

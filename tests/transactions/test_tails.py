@@ -156,7 +156,7 @@ def test_a_transaction_that_is_open_before_the_tail_is_an_error_that_names_it():
     with pytest.raises(UnresolvedTransactionError, match=r"\(0,1\) at 1:100") as caught:
         rows_of(planned, planned.tasks)
     assert (caught.value.ledger_id, caught.value.entry_id) == (1, 100)
-    assert "transactionSearchBytes" in str(caught.value)
+    assert "transaction_search_bytes" in str(caught.value)
     farther = topic.scan(task_bytes=MIB, transaction_timeout_ms=10**9)
     assert rows_of(farther, farther.tasks) == [(1, i) for i in range(100)]
     before = topic.scan(stop={TopicName(TOPIC): Position(1, 100)})

@@ -132,7 +132,8 @@ class Translator:
                 return AccessDeniedError(
                     f"{failed}: no credentials were found, or they give no token",
                     found=type(error).__name__,
-                    hint="Give account_key, sas_token, connection_string or an identity, or set the environment's.",
+                    hint="Give {storage.account_key}, {storage.sas_token}, {storage.connection_string} or an "
+                    "identity, or set the environment's.",
                 )
             return StoreError(
                 f"{failed}: the store's answer is not that of Azure", found=type(error).__name__
@@ -140,7 +141,7 @@ class Translator:
         if any(isinstance(cause, aiohttp.ClientSSLError | ssl.SSLError) for cause in _chain(error)):
             return StoreError(
                 f"{failed}: the server's certificate is not trusted, or TLS failed",
-                hint="The option ca_bundle names the certificates to trust.",
+                hint="{storage.ca_bundle} names the certificates to trust.",
             )
         connection = unreachable(failed, error)
         if connection is not None:

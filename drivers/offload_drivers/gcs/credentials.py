@@ -64,8 +64,8 @@ def _own(options: GcsOptions, transport: Any) -> Any:
     except (google.auth.exceptions.GoogleAuthError, OSError, ValueError) as error:
         raise AccessDeniedError(
             "no usable credentials of Google Cloud are found",
-            hint="Set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or give the "
-            "option service_account_file, token or anonymous.",
+            hint="Set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or give "
+            "{storage.service_account_file}, {storage.token} or {storage.anonymous=true}.",
         ) from error
     return google.auth.credentials.with_scopes_if_required(credentials, [STORAGE_SCOPE])  # type: ignore[no-untyped-call]
 

@@ -99,7 +99,7 @@ def _translation(error: Exception, what: str, bucket: str, creates: bool) -> Off
         return StoreError(
             f"{failed}: the server's certificate is not trusted, or TLS failed",
             found=type(error).__name__,
-            hint="The option ca_bundle names the certificates to trust.",
+            hint="{storage.ca_bundle} names the certificates to trust.",
         )
     if isinstance(error, aiohttp.InvalidURL):
         return StoreError(f"{failed}: the store's address is no URL")
@@ -132,7 +132,7 @@ def _refused(error: RefusalError, failed: str, bucket: str, creates: bool) -> Of
     if status == 400 and "crc32c" in error.message.lower():
         return StoreUnavailableError(f"{failed}: the bytes were damaged on their way", found=str(error))
     if status == 400 and "requester pays" in error.message.lower():
-        hint = "The option user_project names the project that pays."
+        hint = "{storage.user_project} names the project that pays."
         return StoreError(failed, found=str(error), hint=hint)
     if status == 401:
         hint = "They may be wrong, expired or revoked."

@@ -190,7 +190,7 @@ def refusal(
     known = code if code in CODES else STATUSES.get(status, "InternalError" if status >= 500 else "")
     kind, what, hint = CODES.get(known, (StoreError, "the store refuses it", None))
     if kind is StoreError and "checksum" in message.lower():
-        hint = "If the store does not know the checksum, set the option checksum to none."
+        hint = "If the store does not know the checksum, give {storage.checksum=none}."
     fields: dict[str, Any] = {"key": key, "hint": hint}
     if kind not in (ObjectNotFoundError, ObjectExistsError):
         fields["found"] = _shown(f"{code or status}: {message}")
@@ -209,7 +209,7 @@ def _of_answer(error: botocore.ClientError, action: str, bucket: str, key: str |
             f"cannot {action}: the role is not to be assumed",
             key=key,
             found=refused.found,
-            hint="Check the option role_arn, and whether the role trusts those who ask.",
+            hint="Check {storage.role_arn}, and whether the role trusts those who ask.",
         )
     return refused
 
@@ -227,14 +227,15 @@ def _of_no_answer(error: Exception, action: str, bucket: str, key: str | None) -
         return StoreError(
             f"cannot {action}: the store's certificate is not trusted",
             key=key,
-            hint="Name a file with the authority's certificate by the option ca_bundle.",
+            hint="Name a file with the authority's certificate: {storage.ca_bundle}.",
         )
     if isinstance(error, _NO_CREDENTIALS) or _is_failed_refresh(error):
         return AccessDeniedError(
             f"cannot {action}: no usable credentials are found",
             key=key,
             found=found,
-            hint="Give access_key_id and secret_access_key, a profile, a role, or anonymous=true; "
+            hint="Give {storage.access_key_id} and {storage.secret_access_key}, a profile, a role, or "
+            "{storage.anonymous=true}; "
             "or set up the environment as for other AWS tools.",
         )
     if isinstance(error, _BAD_OPTIONS):

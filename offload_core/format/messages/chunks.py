@@ -198,6 +198,6 @@ class ChunkJoiner:
                 entry_id=at.entry_id,
                 expected=f"{at.count} chunks of {uuid!r} by {producer!r}",
                 found=there if there else f"chunk {at.chunk_id}",
-                hint=hint or "Set mode to PERMISSIVE or DROPMALFORMED to read the others.",
+                hint=hint or "The others can be read: {mode=PERMISSIVE} or {mode=DROPMALFORMED}.",
             )
         )

@@ -56,7 +56,7 @@ class Decryptor:
             unknown = DecryptionError(
                 "an entry is encrypted",
                 found=f"keys {names}",
-                hint="Name a key provider (docs/encryption.md).",
+                hint="Name a {key_provider} (docs/encryption.md).",
             )
             raise UndecryptableError(unknown, no_key=True)
         refused: DecryptionError | None = None

@@ -81,7 +81,7 @@ class Payloads:
                     f"the topics {found[0]} and {topic} have columns that differ",
                     expected=found[1],
                     found=data_type,
-                    hint="Read them one by one, or choose a readerSchema for both.",
+                    hint="Read them one by one, or choose a {reader_schema} for both.",
                 )
         if found is None:
             raise OptionError("no topic has a schema")
@@ -169,7 +169,7 @@ class PayloadDecoder:
                 raise PayloadError(
                     "a message is encrypted, or a chunk: its payload is as stored, and has no typed columns",
                     entry_id=_entry(batch, np.flatnonzero(raw_rows)[0]),
-                    hint="Name a keyProvider, or read without schemas.",
+                    hint="Name a {key_provider}, or read without schemas.",
                 )
             spans = replace(spans, lengths=np.where(raw_rows, -1, spans.lengths))
         array, faults = self._typed(spans, keys, batch.column("__schemaVersion"), batch)

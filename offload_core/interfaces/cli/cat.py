@@ -21,7 +21,7 @@ from rich.text import Text
 
 from offload_core.format.messages.json_rows import json_lines, json_text, python_rows
 from offload_core.format.messages.message_columns import Level
-from offload_core.interfaces.cli.command_options import TierOptions, command
+from offload_core.interfaces.cli.command_options import TierOptions, command, option_words
 from offload_core.interfaces.cli.long_work import long_work
 from offload_core.interfaces.cli.scan_options import MessagesRead
 from offload_core.interfaces.cli.terminal import err, out, output_file, print_table, printable
@@ -143,7 +143,7 @@ def head(
             for topic, found in heads:
                 if isinstance(found, OffloadError):
                     has_failed = True
-                    err.print(Text(f"{topic.label}: {found}"))
+                    err.print(Text(f"{topic.label}: {found.name_options(option_words)}"))
                 elif format_ is HeadFormat.JSONL:
                     write_jsonl(found.to_batches(), None)
                 else:

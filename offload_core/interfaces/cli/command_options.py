@@ -369,11 +369,30 @@ def _reported(debug: bool, *, failed: int = 1) -> Iterator[None]:
             raise
         if debug:
             sys.stderr.write(masked("".join(traceback.format_exception(error))))
-        elif isinstance(error, (OffloadError, OSError)):
+        elif isinstance(error, OffloadError):
+            print_failure(masked(str(error.name_options(option_words))))
+        elif isinstance(error, OSError):
             print_failure(masked(str(error)))
         else:
             print_unexpected(error)
         raise typer.Exit(2 if isinstance(error, _CALLERS_ERRORS) else failed) from None
+
+
+def flag(word: str) -> str:
+    """An option of the Spark source as one of the command line."""
+    return "--" + re.sub("([A-Z])", r"-\1", word).lower()
+
+
+def option_words(name: str, value: str | None) -> str:
+    """An option as it is typed; of a driver as its `--option`."""
+    from offload_core.reading.scan.options import WORDS
+
+    if name.startswith("storage."):
+        return f"--option {name.removeprefix('storage.')}={value or '…'}"
+    typed = flag(WORDS[name][0])
+    if value in ("true", "false"):
+        return typed if value == "true" else f"--no-{typed.removeprefix('--')}"
+    return typed + (f" {value}" if value else "")
 
 
 class _OneLine(logging.Formatter):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
 from typing import Annotated, Any, ClassVar
 
 import typer
@@ -21,6 +20,7 @@ from offload_core.interfaces.cli.command_options import (
     Schemas,
     TierOptions,
     Topics,
+    flag,
     group_parameters,
     named,
     titled,
@@ -103,7 +103,7 @@ class MessagesRead(OptionGroup):
         texts = {name: each for name, each in self._texts.items() if isinstance(each, str)}
         rest: dict[str, Any] = {name: each for name, each in self._texts.items() if isinstance(each, bool)}
         own = named(self._texts["records_options"], "the records")
-        return ScanOptions(**parse_scan_options(texts, _flag), **rest, records_options=own or None)
+        return ScanOptions(**parse_scan_options(texts, flag), **rest, records_options=own or None)
 
     def open(self, tier: TierOptions) -> TierReader:
         """Open the tiers that are read."""
@@ -144,11 +144,6 @@ def _signature(*without: str) -> inspect.Signature:
     )
 
 
-def _flag(word: str) -> str:
-    """An option of the Spark source as one of the command line."""
-    return "--" + re.sub("([A-Z])", r"-\1", word).lower()
-
-
 def _default(value: object) -> object:
     return value if value is None or isinstance(value, bool) else str(value)
 
@@ -165,7 +160,7 @@ def _annotation(name: str) -> object:
     if name in ("verify_checksums", "fail_on_data_loss"):
         return Annotated[bool, typer.Option(help=help_)]
     metavar = f"[{'|'.join(parse.words)}]" if isinstance(parse, OneOf) else None
-    return Annotated[str | None, typer.Option(_flag(word), *more, metavar=metavar, help=help_)]
+    return Annotated[str | None, typer.Option(flag(word), *more, metavar=metavar, help=help_)]
 
 
 MessagesRead.__signature__ = _signature()

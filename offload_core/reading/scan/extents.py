@@ -122,7 +122,7 @@ def lose(
     entry_id: int | None = None,
     found: str | None = None,
     expected: str | None = None,
-    hint: str = "Set failOnDataLoss to false to read what there is.",
+    hint: str = "What there is can be read: {fail_on_data_loss=false}.",
 ) -> None:
     """Raise a `DataLossError`, or log it as a warning."""
     error = DataLossError(

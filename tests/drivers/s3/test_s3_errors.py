@@ -75,11 +75,7 @@ def _no_secret_is_logged(caplog):
         (refusal(400, "InvalidRequest", "Such a thing"), StoreError, "InvalidRequest: Such a thing"),
         (refusal(400, "BadDigest"), StoreUnavailableError, "damaged"),
         (refusal(400, "XAmzContentSHA256Mismatch"), StoreUnavailableError, "damaged"),
-        (
-            refusal(400, "InvalidArgument", "Unsupported: x-amz-Checksum"),
-            StoreError,
-            "option checksum to none",
-        ),
+        (refusal(400, "InvalidArgument", "Unsupported: x-amz-Checksum"), StoreError, "give checksum='none'"),
         (refusal(400, "ExpiredToken", f"Gone: {SECRET}"), AccessDeniedError, "have expired"),
         (refusal(400, "KeyTooLongError"), InvalidKeyError, "this long"),
         (refusal(400, "InvalidBucketName"), OptionError, "of this name"),

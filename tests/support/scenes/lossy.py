@@ -18,7 +18,7 @@ from pulsar_offload import TierReader, scan
 NAME = TopicName(TOPIC)
 
 
-HINT = "Set failOnDataLoss to false to read what there is."
+HINT = "What there is can be read: fail_on_data_loss=False."
 
 
 def payloads(ledger_id: int, first: int, stop: int) -> list[bytes]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from offload_core.interfaces.engines.spark.query_errors import explained, explained_rows
 from offload_core.interfaces.engines.spark.source_options import SourceOptions
 from offload_core.interfaces.engines.spark.spark_types import spark_schema
 from offload_core.interfaces.engines.spark.task_reader import TaskReader
@@ -110,11 +111,13 @@ class OffloadReader(DataSourceReader):
         """The filters that Spark pushes down."""
         return PushFilters(functools.partial(setattr, self.tasks, "conditions"))
 
+    @explained
     def partitions(self) -> list[InputPartition]:
         """The scan's tasks; Spark takes nothing but a list."""
         # Of no partition at all Spark makes one of its own, which cannot be read.
         return [OffloadPartition(task) for task in self.tasks.tasks() or (ScanTask(extents=()),)]
 
+    @explained_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of one task, read where this is called."""
         if not isinstance(partition, OffloadPartition):

@@ -10,6 +10,7 @@ import os
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from offload_core.interfaces.engines.spark.query_errors import explained
 from offload_core.interfaces.engines.spark.reader import OffloadReader
 from offload_core.interfaces.engines.spark.source_options import (
     open_source,
@@ -50,6 +51,7 @@ class PulsarOffloadDataSource(DataSource):
         """The name for `format(…)`."""
         return "pulsar_offload"
 
+    @explained
     def schema(self) -> StructType:
         """The schema of a query that gives none: the default columns of its level, or those of `columns`."""
         table = options_of_table(self.options)
@@ -58,10 +60,12 @@ class PulsarOffloadDataSource(DataSource):
         schema = spark_schema(read.schema)
         return schema if table is None else keep_options(schema, table)
 
+    @explained
     def reader(self, schema: StructType) -> OffloadReader:
         """The reader of a batch query."""
         return OffloadReader(parse_options(options_of_read(self.options, schema)), schema, self.report)
 
+    @explained
     def streamReader(self, schema: StructType) -> OffloadStreamReader:  # noqa: N802 - Spark's name
         """The reader of a streaming query."""
         return OffloadStreamReader(parse_options(options_of_read(self.options, schema)), schema, self.report)

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from offload_core.format.schemas import Payloads
 from offload_core.interfaces.engines.spark import read_limits
+from offload_core.interfaces.engines.spark.query_errors import explained
 from offload_core.interfaces.engines.spark.reader import OffloadPartition, OffloadReader
 from offload_core.interfaces.engines.spark.source_options import SourceOptions, open_source
 from offload_core.metadata.catalogue import Catalogue, TierReader, Topic, TopicName, parse_topic
@@ -104,6 +105,7 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
         payloads = self._reader.tasks.read_options.payloads
         self._new_topics = None if payloads is None else NewTopics(payloads, options.scan)
 
+    @explained
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """The start of a new query. A topic without a position in it is read from its beginning.
 
@@ -132,6 +134,7 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
             if given != "earliest" and (isinstance(given, Position) or name in ends)
         }
 
+    @explained
     def latestOffset(  # noqa: N802
         self, start: Offset | None = None, limit: read_limits.ReadLimit | None = None
     ) -> Offset:
@@ -158,6 +161,7 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
         self._reached = reached
         return start if start is not None and reached == frontier else offsets_to_json(reached)
 
+    @explained
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         """Up to where there is something to read, for the progress of a query; Spark asks from 4.2 on."""
         ends = advance(self._follower.topics(), self._reached, BatchLimit(), fail_on_data_loss=False)
@@ -172,10 +176,12 @@ class OffloadStreamReader(DataSourceStreamReader, read_limits.SupportsTriggerAva
             return read_limits.ReadMaxRows(options.max_offsets_per_trigger)
         return read_limits.ReadAllAvailable()
 
+    @explained
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Stop looking for new ledgers."""
         self._follower.freeze()
 
+    @explained
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The tasks between two offsets: the same rows whenever it is asked.
 

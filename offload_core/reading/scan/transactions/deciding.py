@@ -274,8 +274,8 @@ class TopicTransactions:
             ledger_id=ledger_id,
             entry_id=entry_id,
             found=name_transactions(unsettled)[1],
-            hint="Its marker may be in a ledger that is lost. A larger transactionSearchBytes and transactionTimeout "
-            "search farther for it; endingOffsets before it, or isolation uncommitted, do without.",
+            hint="Its marker may be in a ledger that is lost. A larger {transaction_search_bytes} and "
+            "{transaction_timeout_ms} search farther for it; {stop} before it, or {isolation=uncommitted}, do without.",
         )
 
 
