@@ -100,7 +100,30 @@ def test_a_call_that_is_made_again_is_one_line(offload_process, offload, orders)
     layers = ("--layer", "retry:first_wait_s=0,jitter_s=0", "--layer", faults)
     result = offload_process("ls", orders, *layers)
     assert (result.code, result.out) == (0, offload("ls", orders).out)
-    assert result.err == "list_objects of '': attempt 2, after StoreUnavailableError\n"
+    assert result.err == "offload: warning: list_objects of '': attempt 2, after StoreUnavailableError\n"
+
+
+WARNS = """
+import sys, warnings
+from offload_core.interfaces.cli import command_options, main
+def open_tier(*arguments, _opened=command_options.open_tier, **named):
+    warnings.warn("this is old")
+    return _opened(*arguments, **named)
+command_options.open_tier = open_tier
+main.main()
+"""
+
+
+@pytest.mark.long
+def test_what_a_library_warns_of_is_a_line_without_its_module(orders):
+    done = subprocess.run(
+        [sys.executable, "-c", WARNS, "ls", str(orders)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stderr == "offload: warning: this is old\n"
 
 
 @pytest.mark.long
@@ -110,10 +133,10 @@ def test_warnings_are_a_line_each_on_the_error_output(offload_process, tmp_path)
     result = offload_process("cat", tmp_path, "-t", ORDERS, "-f", "jsonl", "--columns", "value")
     assert (result.code, result.out) == (0, "")
     assert result.err.splitlines() == [
-        "ledger 7 of persistent://acme/cold/orders has 1 complete copies that are not read, since newer ones are: "
-        "00000000-0000-4000-8000-000000000001-ledger-7",
-        "persistent://acme/cold/orders: the outcome of 1 transactions is not known: (1,2) at 7:0. Nothing from 7:0 on "
-        "is read, as by a consumer; isolation uncommitted reads all",
+        "offload: warning: ledger 7 of persistent://acme/cold/orders has 1 complete copies that are not read, since "
+        "newer ones are: 00000000-0000-4000-8000-000000000001-ledger-7",
+        "offload: warning: persistent://acme/cold/orders: the outcome of 1 transactions is not known: (1,2) at 7:0. "
+        "Nothing from 7:0 on is read, as by a consumer; isolation uncommitted reads all",
     ]
 
 

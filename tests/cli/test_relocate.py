@@ -219,7 +219,7 @@ def test_old_copies_are_garbage_where_the_new_ones_can_be_seen(world, arguments,
     assert offload(*collect).code == 0
     assert world.keys(world.source) == stored
     wrong = offload(*collect, "--moved-to", tmp_path / "tarket")
-    assert (wrong.code, wrong.out, "tarket of the local tier does not exist" in wrong.err) == (2, "", True)
+    assert (wrong.code, wrong.out, "tarket does not exist" in wrong.err) == (2, "", True)
     assert offload(*collect, "--moved-to", tmp_path / "target").code == 0
     assert world.keys(world.source) == []
     assert scanned(tmp_path / "target", records=url) == before

@@ -55,6 +55,12 @@ def test_a_bare_word_is_a_drivers_name_even_if_a_directory_has_it(tmp_path, monk
         open_store("bucket")
 
 
+def test_a_bare_word_that_is_neither_is_called_a_directory_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownPluginError, match=r"there is no directory 's33', and no driver.*mean 's3'"):
+        open_store("s33")
+
+
 def test_wrong_options_are_named_with_those_that_there_are(install, module_name, driver_source):
     install("acme", {DRIVERS: {"acme": f"{module_name}:Driver"}}, {module_name: driver_source})
     with pytest.raises(

@@ -172,7 +172,7 @@ class FsspecDriver:
             # Who renames has directories; elsewhere a root that is not there looks as an empty one.
             root = find(tier.filesystem, self._keys.prefix.rstrip("/"))
             if (root is None or root.is_file) and is_renaming(tier.filesystem):
-                raise ObjectNotFoundError(f"the root of the tier does not exist: {self._options.location}")
+                raise ObjectNotFoundError(f"the directory {self._options.location} does not exist")
         found = walk(self._entries, self._is_key, prefix, start_after)
         return (
             ListedObject(key=key, size_bytes=entry.size_bytes, modified_at=entry.modified_at)

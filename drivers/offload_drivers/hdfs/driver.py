@@ -47,7 +47,7 @@ def list_keys(tier: HdfsTier, prefix: str, start_after: str) -> Iterator[ListedO
     """
     root = tier.client.status(tier.paths.root)
     if root is None or not root.isdir:
-        raise ObjectNotFoundError(f"the root of the tier does not exist: {tier.client.location}")
+        raise ObjectNotFoundError(f"the directory {tier.client.location} does not exist")
     found = walk(partial(_entries, tier), tier.paths.is_key, prefix, start_after)
     return (
         ListedObject(key=key, size_bytes=entry.size_bytes, modified_at=entry.modified_at)

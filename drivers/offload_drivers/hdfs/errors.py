@@ -7,7 +7,9 @@ what happened; of the message the first line is quoted, which names paths and us
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
+from offload_drivers.unreachable import unreachable_at
 from offload_hooks.errors import (
     AccessDeniedError,
     InvalidKeyError,
@@ -18,6 +20,7 @@ from offload_hooks.errors import (
     StoreError,
     StoreFullError,
     StoreUnavailableError,
+    StoreUnreachableError,
 )
 
 NOT_EMPTY = "PathIsNotEmptyDirectoryException"
@@ -95,7 +98,7 @@ def translation(error: BaseException, doing: str, place: str) -> OffloadError:
     if isinstance(error, PermissionError):
         return AccessDeniedError(f"{failed}: permission denied", found=_short(_line(str(error))))
     if isinstance(error, OSError):
-        return StoreUnavailableError(
+        return _of_name_node(place, failed) or StoreUnavailableError(
             f"{failed}: HDFS cannot be reached, or the connection broke", found=_short(_line(str(error)))
         )
     name, message = _parsed(str(error))
@@ -106,6 +109,14 @@ def translation(error: BaseException, doing: str, place: str) -> OffloadError:
     return kind(
         f"{failed}: {_short(message)}" if message else failed, found=name or None, hint=_HINTS.get(kind)
     )
+
+
+def _of_name_node(place: str, failed: str) -> StoreUnreachableError | None:
+    """The error if nothing answers at the NameNode; a nameservice, which has no port, names several."""
+    parts = urlsplit(place)
+    if parts.hostname is None or parts.port is None:
+        return None
+    return unreachable_at(parts.hostname, parts.port, failed)
 
 
 def _parsed(text: str) -> tuple[str, str]:

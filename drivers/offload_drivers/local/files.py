@@ -62,9 +62,9 @@ def translated(doing: str, root: str, key: str | None = None) -> Iterator[None]:
 def _translate(error: OSError, doing: str, root: str, key: str | None) -> StoreError | InvalidKeyError:
     number = error.errno or 0
     if number == errno.ENOENT and not os.path.isdir(root):
-        return ObjectNotFoundError(f"the root {root} of the local tier does not exist", key=key)
+        return ObjectNotFoundError(f"the directory {root} does not exist", key=key)
     if number == errno.ENOTDIR and os.path.exists(root) and not os.path.isdir(root):
-        return ObjectNotFoundError(f"the root {root} of the local tier is not a directory", key=key)
+        return ObjectNotFoundError(f"{root} is not a directory", key=key)
     if number in _BAD_NAME:
         return InvalidKeyError(f"cannot {doing}: {_BAD_NAME[number]}", key=key)
     kind = _KINDS.get(number, StoreError)

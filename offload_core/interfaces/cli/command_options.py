@@ -355,7 +355,7 @@ def _reported(debug: bool, *, failed: int = 1) -> Iterator[None]:
     if err.is_terminal:
         from rich.logging import RichHandler
 
-        handler = RichHandler(console=err, show_time=False, show_path=False)
+        handler = RichHandler(console=err, show_time=False, show_level=False, show_path=False)
     handler.setFormatter(_OneLine("%(message)s"))
     stamina.instrumentation.set_on_retry_hooks([])  # the layer `retry` logs it with hook and key
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
@@ -397,7 +397,7 @@ def option_words(name: str, value: str | None) -> str:
 
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return printable(masked(super().format(record)))
+        return printable(masked(f"offload: {record.levelname.lower()}: {super().format(record)}"))
 
 
 # --- values as they are typed ------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from offload_core.interfaces.cli.interruption import INTERRUPTED, ends_soon, say_interrupted
@@ -51,6 +53,8 @@ def _run() -> None:
         raise SystemExit(1) from None
     # Else numba, where colorama is installed, resets the terminal's colours at the exit, after JSON.
     os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+    warnings.formatwarning = lambda message, *_, **__: str(message)  # without the line of a module that warns
+    logging.captureWarnings(True)
     try:
         ended = make_app()(prog_name="offload", standalone_mode=False)
     except Exception as error:

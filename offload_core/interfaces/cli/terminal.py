@@ -132,7 +132,9 @@ def id_ranges(ids: Sequence[int]) -> str:
 
 def warn(what: str) -> None:
     """Print a warning on the standard error."""
-    err.print(printable(f"offload: {what}"), style="yellow", markup=False, highlight=False, soft_wrap=True)
+    err.print(
+        printable(f"offload: warning: {what}"), style="yellow", markup=False, highlight=False, soft_wrap=True
+    )
 
 
 def print_line(text: str) -> None:

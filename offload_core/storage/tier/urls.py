@@ -167,9 +167,14 @@ def _driver_and_options(
     try:
         registry.find(registry.DRIVERS, name)
     except UnknownPluginError as error:
+        if driver is not None:
+            raise
         if Path(name).is_dir():
             error.hint = f"If the directory is meant, write ./{name}. {error.hint}"
-        raise
+            raise
+        raise UnknownPluginError(
+            f"there is no directory {name!r}, and no driver of this name", hint=error.hint
+        ) from None
     return name, {}
 
 

@@ -427,7 +427,7 @@ def test_what_is_no_time_is_none(value):
 
 
 def test_a_missing_root_is_told_from_an_empty_one_where_there_are_directories(on_file, open_driver, memory):
-    with pytest.raises(ObjectNotFoundError, match="the root of the tier does not exist"):
+    with pytest.raises(ObjectNotFoundError, match="does not exist"):
         on_file.list_objects("", "")
     assert keys(open_driver("memory", memory)) == []
 

@@ -23,6 +23,7 @@ from offload_hooks.errors import (
     StoreFullError,
     StoreTimeoutError,
     StoreUnavailableError,
+    StoreUnreachableError,
 )
 
 pytestmark = pytest.mark.sampled(6)
@@ -127,7 +128,7 @@ def test_a_namenode_that_is_not_there_is_said_by_every_call(open_driver):
 def test_a_host_that_has_no_address_is_said(open_driver):
     with pytest.raises(OffloadError) as caught:
         open_driver(url="hdfs://no-such-host.invalid:8020").stat("k")
-    assert type(caught.value) is StoreUnavailableError
+    assert type(caught.value) is StoreUnreachableError
 
 
 def test_a_namenode_that_does_not_answer_is_given_up_and_asked_again_later(open_driver, minihdfs, root):
