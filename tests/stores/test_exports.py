@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -122,3 +123,20 @@ def test_delta_on_s3(versitygw, bucket, tmp_path, monkeypatch):
         table = DeltaTable(f"{bucket}/table", storage_options=options)
         query = QueryBuilder().register("exported", table).execute("select * from exported")
         assert in_order(pa.table(query.read_all())) == scanned(tier)
+
+
+def test_polars_reads_a_folder_on_s3_as_it_is(versitygw, bucket, tmp_path):
+    tier = two_partitions(tmp_path / "source")
+    keys = {"access_key_id": versitygw.root.access_key, "secret_access_key": versitygw.root.secret_key}
+    for _ in range(2):
+        export(
+            tier, f"{bucket}/orders", {"endpoint_url": versitygw.endpoint, "region": versitygw.region, **keys}
+        )
+        options = {f"aws_{name}": value for name, value in keys.items()}
+        place = {
+            "aws_endpoint_url": versitygw.endpoint,
+            "aws_region": versitygw.region,
+            "aws_allow_http": "true",
+        }
+        frame = pl.scan_parquet(f"{bucket}/orders/", storage_options=options | place)
+        assert frame.select(pl.len(), pl.col("topic").n_unique()).collect().rows() == [(64, 2)]
