@@ -87,7 +87,9 @@ def test_a_prefix_where_nothing_lies_is_said(offload, tier, url, tmp_path, argum
     command, *more = (each.format(url=url, folder=tmp_path) for each in arguments)
     result = offload(*command.split(), tier, *more, "--prefix", "wrong/")
     assert result.code == 0
-    assert f"offload: warning: no offloaded object under {tier.as_uri()} with the prefix wrong/\n" in result.err
+    assert (
+        f"offload: warning: no offloaded object under {tier.as_uri()} with the prefix wrong/\n" in result.err
+    )
     assert "no offloaded object" not in offload(*command.split(), tier, *more).err
 
 
