@@ -20,6 +20,7 @@ from pulsar_offload import open_tier
 
 def test_a_line_comes_every_some_seconds(monkeypatch, capsys):
     monkeypatch.setattr(module, "LINE_EVERY_S", 0.1)
+    monkeypatch.setattr(module, "_LEAST_S", 0)
     with long_work("moving") as work:
         work.update("1 of 2 copies", whole_bytes=4_000_000)
         work.advance(1_000_000)

@@ -21,6 +21,9 @@ LINE_EVERY_S = 10.0
 """The time between lines where there is no terminal."""
 
 _DRAWN_EVERY_S = 0.2
+_LEAST_S = 1.0
+"""A rate is shown after that."""
+
 _LONG_S = 5.0
 """What takes longer says at its end how long it took."""
 
@@ -75,10 +78,10 @@ class LongWork:
             parts.append(f"{size(done)} of {size(self._whole_bytes)}")
         elif done:
             parts.append(f"{size(done)} read")
-        if done and seconds:
+        if done and seconds >= _LEAST_S:
             parts.append(f"{size(int(done / seconds))}/s")
         parts.append(duration(seconds))
-        if 0 < done < self._whole_bytes:
+        if 0 < done < self._whole_bytes and seconds >= _LEAST_S:
             parts.append(f"{duration(seconds * (self._whole_bytes / done - 1))} left")
         return f"{self._doing}: {', '.join(parts)}"
 

@@ -38,6 +38,7 @@ def main() -> None:
 def _interrupt_again(unraisable: Any) -> None:
     """Ctrl-C came where nothing can be raised, such as in a destructor, and would be lost: a moment later it can be."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # it is not the user's second one
         main_thread = threading.main_thread().ident
         threading.Timer(0.01, signal.pthread_kill, [main_thread, signal.SIGINT]).start()
     else:
