@@ -130,4 +130,6 @@ def test_ctrl_c_while_workers_read_is_two_lines_at_most(broker, tmp_path, more):
         process.send_signal(signal.SIGINT)
         out, said = process.communicate(timeout=120)
     assert (process.returncode, out) == (130, "")
-    assert re.fullmatch(r"(offload: broken off\. verifying: .* With --deep .*\n)?offload: interrupted\n", said)
+    assert re.fullmatch(
+        r"(offload: broken off\. verifying: .* With --deep .*\n)?offload: interrupted\n", said
+    )
