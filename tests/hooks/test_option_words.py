@@ -25,6 +25,7 @@ CASES = {
     "{mode=PERMISSIVE}": ("mode='PERMISSIVE'", "--mode PERMISSIVE", "mode=PERMISSIVE"),
     "{storage.region}": ("region", "--option region=…", "storage.region"),
     "{storage.anonymous=true}": ("anonymous=True", "--option anonymous=true", "storage.anonymous=true"),
+    "{colour=red}": ("colour='red'", "--colour red", "colour=red"),  # of a plugin that we do not know
     "{not an option}, {} and {X}": ("{not an option}, {} and {X}",) * 3,
 }
 

@@ -389,7 +389,7 @@ def option_words(name: str, value: str | None) -> str:
 
     if name.startswith("storage."):
         return f"--option {name.removeprefix('storage.')}={value or '…'}"
-    typed = flag(WORDS[name][0])
+    typed = flag(WORDS[name][0] if name in WORDS else name)  # a driver of others may name any
     if value in ("true", "false"):
         return typed if value == "true" else f"--no-{typed.removeprefix('--')}"
     return typed + (f" {value}" if value else "")
