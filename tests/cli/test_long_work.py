@@ -32,13 +32,15 @@ def test_a_line_comes_every_some_seconds(monkeypatch, capsys):
 
 
 def test_what_is_short_says_nothing_and_what_was_long_its_sum(monkeypatch, capsys):
-    with long_work("listing") as work:
+    with long_work("verifying", sums_up=True) as work:
         work.update("7 objects")
-    assert capsys.readouterr().err == ""
     monkeypatch.setattr(module, "_LONG_S", 0)
-    with long_work("listing") as work:
+    with long_work("listing"):
+        pass
+    assert capsys.readouterr().err == ""
+    with long_work("verifying", sums_up=True) as work:
         work.update("7 objects")
-    assert capsys.readouterr().err == "offload: listing: 7 objects, 0.0 s\n"
+    assert capsys.readouterr().err == "offload: verifying: 7 objects, 0.0 s\n"
 
 
 def test_bytes_that_were_read_of_the_store_are_shown_where_the_work_counts_none(tmp_path):

@@ -24,7 +24,7 @@ _DRAWN_EVERY_S = 0.2
 _LEAST_S = 1.0
 """A rate is shown after that."""
 
-_LONG_S = 5.0
+_LONG_S = 10.0
 """What takes longer says at its end how long it took."""
 
 
@@ -139,7 +139,7 @@ class LongWork:
 
 @contextmanager
 def long_work(
-    doing: str, *, go_on: str = "", within_s: float = ENDS_WITHIN_S, shown: bool = True
+    doing: str, *, go_on: str = "", within_s: float = ENDS_WITHIN_S, shown: bool = True, sums_up: bool = False
 ) -> Iterator[LongWork]:
     """Show work while the block runs.
 
@@ -148,6 +148,7 @@ def long_work(
         go_on: how to go on after it was broken off, as a sentence.
         within_s: how long it may take to end after Ctrl-C.
         shown: False where results would be mixed with it.
+        sums_up: say at the end how long it took, if that was long.
     """
     counts = StoreCounts()
     work = LongWork(doing, counts)
@@ -159,7 +160,7 @@ def long_work(
         work.drawn() if shown else nullcontext(),
     ):
         yield work
-    if shown and work.is_long:
+    if sums_up and work.is_long:
         _print(work.state())
 
 

@@ -112,7 +112,9 @@ def recover(
     with (
         where.open() as tier,
         nullcontext() if store is None else closing(store),
-        long_work("reading", go_on="Records that were written stay; the next call goes on.") as work,
+        long_work(
+            "reading", go_on="Records that were written stay; the next call goes on.", sums_up=True
+        ) as work,
     ):
         records = None if store is None else ManagedLedgerRecords(store)
         found = noted(recover_records(tier.store, records, log, wanted=wanted, cluster=cluster))

@@ -161,7 +161,11 @@ def repair(
             executor=held.enter_context(executors.open()),
         )
         shown = held.enter_context(
-            long_work("verifying", go_on="What was repaired stays; the next call goes on with the rest.")
+            long_work(
+                "verifying",
+                go_on="What was repaired stays; the next call goes on with the rest.",
+                sums_up=True,
+            )
         )
         planned = list(work.plan())
         whole = sum(bool(each.changes) for each in planned)
