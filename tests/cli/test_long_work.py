@@ -21,7 +21,7 @@ from pulsar_offload import open_tier
 def test_a_line_comes_every_some_seconds(monkeypatch, capsys):
     monkeypatch.setattr(module, "LINE_EVERY_S", 0.1)
     monkeypatch.setattr(module, "_LEAST_S", 0)
-    with long_work("moving") as work:
+    with long_work("moving", logs=True) as work:
         work.update("1 of 2 copies", whole_bytes=4_000_000)
         work.advance(1_000_000)
         sleep(0.25)
@@ -32,13 +32,13 @@ def test_a_line_comes_every_some_seconds(monkeypatch, capsys):
 
 
 def test_what_is_short_says_nothing_and_what_was_long_its_sum(monkeypatch, capsys):
-    with long_work("verifying", sums_up=True) as work:
+    with long_work("verifying", logs=True) as work:
         work.update("7 objects")
     monkeypatch.setattr(module, "_LONG_S", 0)
     with long_work("listing"):
         pass
     assert capsys.readouterr().err == ""
-    with long_work("verifying", sums_up=True) as work:
+    with long_work("verifying", logs=True) as work:
         work.update("7 objects")
     assert capsys.readouterr().err == "offload: verifying: 7 objects, 0.0 s\n"
 

@@ -73,7 +73,7 @@ def export(
     with (
         scan.open(where) as tier,
         executors.open() as executor,
-        long_work("exporting", sums_up=True) as work,
+        long_work("exporting", logs=True) as work,
         _ended_by_signal(work) as ended,
         _says_how_to_go_on(),
     ):

@@ -160,7 +160,7 @@ def gc(
     with (
         where.open() as tier,
         _elsewhere(moved_to, moved_to_driver, moved_to_option, where.layer) as elsewhere,
-        long_work("reading", go_on="The next call goes on with what is left.", sums_up=True) as work,
+        long_work("reading", go_on="The next call goes on with what is left.", logs=True) as work,
     ):
         opener = records.opener(tier)
         assert opener is not None

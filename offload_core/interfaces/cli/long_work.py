@@ -1,4 +1,4 @@
-"""Long work shows itself: a bar on a terminal, elsewhere a line every some seconds; Ctrl-C says how far it is."""
+"""Long work shows itself: a bar on a terminal, elsewhere lines if they are wanted; Ctrl-C says how far it is."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class LongWork:
 
 @contextmanager
 def long_work(
-    doing: str, *, go_on: str = "", within_s: float = ENDS_WITHIN_S, shown: bool = True, sums_up: bool = False
+    doing: str, *, go_on: str = "", within_s: float = ENDS_WITHIN_S, shown: bool = True, logs: bool = False
 ) -> Iterator[LongWork]:
     """Show work while the block runs.
 
@@ -148,7 +148,7 @@ def long_work(
         go_on: how to go on after it was broken off, as a sentence.
         within_s: how long it may take to end after Ctrl-C.
         shown: False where results would be mixed with it.
-        sums_up: say at the end how long it took, if that was long.
+        logs: print lines where there is no terminal, and at the end how long it took, if that was long.
     """
     counts = StoreCounts()
     work = LongWork(doing, counts)
@@ -157,10 +157,10 @@ def long_work(
     with (
         counted(counts),
         when_interrupted(lambda: work.break_off(go_on), within_s),
-        work.drawn() if shown else nullcontext(),
+        work.drawn() if shown and (logs or err.is_terminal) else nullcontext(),
     ):
         yield work
-    if sums_up and work.is_long:
+    if logs and work.is_long:
         _print(work.state())
 
 

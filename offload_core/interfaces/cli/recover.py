@@ -113,7 +113,7 @@ def recover(
         where.open() as tier,
         nullcontext() if store is None else closing(store),
         long_work(
-            "reading", go_on="Records that were written stay; the next call goes on.", sums_up=True
+            "reading", go_on="Records that were written stay; the next call goes on.", logs=True
         ) as work,
     ):
         records = None if store is None else ManagedLedgerRecords(store)

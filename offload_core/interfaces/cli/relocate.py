@@ -268,7 +268,7 @@ def relocate(
         done = Relocated(is_dry=log is None)
         for each, info in infos.items():
             _plan(recorded, each, info, wanted, tiers[1], done)
-        work = held.enter_context(long_work("moving", go_on=_GO_ON, within_s=_ENDS_WITHIN_S, sums_up=True))
+        work = held.enter_context(long_work("moving", go_on=_GO_ON, within_s=_ENDS_WITHIN_S, logs=True))
         work.update(whole_bytes=done.planned_bytes)
         mover = Mover(
             recorded.registry,
@@ -356,7 +356,7 @@ def _copy(copies: PlainCopy, topics: Sequence[str], changes: ChangeOptions, *, a
     sizes: Counter[PlainStatus] = Counter()
     began = monotonic()
     seen: set[TopicName] = set()
-    with long_work("copying", go_on=_GO_ON, sums_up=True) as work:
+    with long_work("copying", go_on=_GO_ON, logs=True) as work:
         for result in copies:
             if topics and result.topic is not None:
                 seen.add(result.topic)

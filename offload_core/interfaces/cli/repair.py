@@ -162,9 +162,7 @@ def repair(
         )
         shown = held.enter_context(
             long_work(
-                "verifying",
-                go_on="What was repaired stays; the next call goes on with the rest.",
-                sums_up=True,
+                "verifying", go_on="What was repaired stays; the next call goes on with the rest.", logs=True
             )
         )
         planned = list(work.plan())

@@ -124,7 +124,7 @@ def verify(
         where.open() as tier,
         _state(state, tier.store) as verified,
         executors.open() as executor,
-        long_work("verifying", go_on=_GO_ON, sums_up=True) as work,
+        long_work("verifying", go_on=_GO_ON, logs=True) as work,
     ):
         verification = Verification(
             tier.store,
