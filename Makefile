@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=auto --dist=loadgroup --no-load
 # Tests start Python some hundred times: its compiled modules are kept, whatever the caller's environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo servers test check bench nightly proto reference docs clean
+.PHONY: demo servers test check bench nightly proto reference docs dist release sparks clean
 
 demo: $(DEMO_READY)
 	$(BIN)/python examples/demo.py
@@ -37,8 +37,21 @@ reference: $(READY)
 docs: $(READY)
 	$(BIN)/python -m mkdocs build --strict
 
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+
+# TAG is v and the version; a project without a home of its own is not released.
+release: dist
+	grep -x 'version = "$(TAG:v%=%)"' pyproject.toml && test "$(TAG)" != "$(TAG:v%=%)"
+	! grep example.org pyproject.toml
+
+# The versions of Spark and Python other than the suite's.
+sparks: $(READY)
+	$(PYTEST) --nightly tests/spark/test_other_sparks.py
+
 clean:
-	rm -rf .venv .demo .bench .artefacts site
+	rm -rf .venv .demo .bench .artefacts dist site
 
 # A .venv that was cut off or whose Python is gone is made anew; any other is brought up to date.
 # What the tests need holds what the demo needs.

@@ -184,7 +184,7 @@ if TYPE_CHECKING:
     from pulsar_offload.maintenance import repair as repair
     from pulsar_offload.maintenance import verify as verify
 
-__version__ = "0.2.0"
+    __version__: str
 
 _PLACES = {
     "offload_core.format.codec.ledger_metadata": "LedgerInfo",
@@ -264,6 +264,10 @@ __all__ = [*_PLACE_OF, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # costs 30 ms
+
+        return version("pulsar-offload")
     if name not in _PLACE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_PLACE_OF[name]), name)

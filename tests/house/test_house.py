@@ -1,13 +1,17 @@
-"""The house is in order: lint, format, types, import contracts, one version everywhere, and a wheel that has it all."""
+"""The house is in order: lint, format, types, import contracts, one version, one home, a whole wheel and sdist."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 import tomllib
+import yaml
 
 import pulsar_offload
 
@@ -28,10 +32,78 @@ def test_checks_pass(command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_version_is_the_same_everywhere():
+def test_the_version_stands_in_one_place():
     newest = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
     assert PROJECT["version"] == pulsar_offload.__version__ == newest[1]
+    written = re.compile(r"pulsar[_-]offload[-= ]+v?\d+\.\d|__version__ = ")
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "CITATION.cff"]
+    modules = (ROOT / "pulsar_offload").rglob("*.py")
+    assert [path for path in (*pages, *modules) if written.search(path.read_text())] == []
+
+
+def test_the_home_stands_in_one_place_and_its_pages_exist():
+    home = PROJECT["urls"]["Homepage"]
+    for name, url in PROJECT["urls"].items():
+        assert url.startswith(home), name
+        kind, _, path = url.removeprefix(home).strip("/").partition("/")
+        assert kind in ("", "issues") or (ROOT / path.partition("/")[2]).exists(), name
+    others = [
+        *ROOT.glob("*.*"),
+        ROOT / "NOTICE",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / ".github").rglob("*.*"),
+    ]
+    assert [path.name for path in others if path.is_file() and home in path.read_text()] == ["pyproject.toml"]
+
+
+def test_what_contributors_are_sent_to_exists():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", page)
+    made = re.compile(r"crate|NAME|^\.venv/|^streamnative/|^dist/")
+    assert len(named) > 20
+    assert [
+        path
+        for path in named
+        if not made.search(path) and not any((ROOT / root / path).exists() for root in ("", "offload_core"))
+    ] == []
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`make (\w+)", page)) <= targets
+
+
+@pytest.mark.parametrize(
+    ("tag", "home", "is_one"),
+    [
+        ("v1.2.3", "https://example.com/offload", True),
+        ("v1.2.3", "https://example.org/offload", False),
+        ("v1.2.4", "https://example.com/offload", False),
+        ("1.2.3", "https://example.com/offload", False),
+        ("", "https://example.com/offload", False),
+    ],
+)
+def test_a_release_has_the_tag_of_its_version_and_a_home(tag, home, is_one, tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "pyproject.toml").write_text(f'version = "1.2.3"\nHomepage = "{home}"\n')
+    made = subprocess.run(
+        ["make", "--old-file=dist", "release", f"TAG={tag}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (made.returncode == 0) is is_one, made.stdout + made.stderr
+
+
+def test_the_citation_says_what_the_project_says():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    (author,) = PROJECT["authors"]
+    assert [cited["title"], cited["abstract"], cited["license"], cited["keywords"], cited["authors"]] == [
+        PROJECT["name"],
+        PROJECT["description"],
+        PROJECT["license"],
+        PROJECT["keywords"],
+        [author],
+    ]
 
 
 def test_source_roots_are_no_packages():
@@ -42,8 +114,9 @@ def test_source_roots_are_no_packages():
     ] == []
 
 
-def test_pages_that_the_readme_names_exist():
-    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text())
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md")], ids=lambda path: path.stem)
+def test_files_that_pages_of_the_root_name_exist(page):
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
@@ -67,12 +140,17 @@ def test_the_lowest_versions_that_are_tried_are_those_of_the_project():
         assert f"{tried[name]}.".startswith(f"{lowest}."), name
 
 
+def names_in_wheel(project, folder):
+    """Build a project, a folder or an sdist, and list the files of its wheel."""
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--wheel-dir", str(folder), str(project)], check=True)
+    (wheel,) = folder.glob("*.whl")
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
 @pytest.mark.install
 def test_the_wheel_has_everything(tmp_path):
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--wheel-dir", str(tmp_path), str(ROOT)], check=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    names = set(zipfile.ZipFile(wheel).namelist())
+    names = names_in_wheel(ROOT, tmp_path)
     for folder, package in (
         (".", "offload_core"),
         ("hooks", "offload_hooks"),
@@ -99,7 +177,47 @@ def test_the_wheel_has_everything(tmp_path):
         for name in ("page.html", "report.css", "report.js")
     }
     assert assets | {"offload_core/maintenance/inventory/example_prices/aws-s3.toml"} <= names
-    assert any(name.endswith("LICENSE") for name in names)
     assert "offload_core/interfaces/cli/completions.tsv" in names
     assert any(name.endswith(".data/data/share/man/man1/offload.1") for name in names)
+    assert {name.rpartition("/")[2] for name in names if ".dist-info/licenses/" in name} == {
+        "LICENSE",
+        "NOTICE",
+    }
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "docs"))]
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sdist")
+    hatch = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", str(folder)]
+    subprocess.run(hatch, cwd=ROOT, check=True, capture_output=True)
+    (archive,) = folder.iterdir()
+    return archive
+
+
+@pytest.mark.install
+def test_the_sdist_builds_the_wheel_that_the_source_tree_builds(sdist, tmp_path):
+    assert names_in_wheel(sdist, tmp_path / "of_sdist") == names_in_wheel(ROOT, tmp_path / "of_tree")
+
+
+@pytest.mark.nightly
+@pytest.mark.install
+@pytest.mark.timeout(3600)
+def test_the_sdist_tests_itself(sdist, tmp_path):
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (tree,) = tmp_path.iterdir()
+    sources = os.pathsep.join(str(tree / root) for root in (".", "hooks", "drivers", "proto", "integrations"))
+    short = re.search(
+        r"^check:.*\n\t\$\(PYTEST\) -m \"(.*)\"$", (tree / "Makefile").read_text(), re.MULTILINE
+    )
+    assert short is not None
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", short[1]],
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": sources},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-10_000:] + done.stderr
