@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from bookkeeper_cluster import BookKeeperCluster
 from chromium import Chromium
 from crash_points import close_what_is_left
 from oracle import Oracle
-from required import need
+from required import need, skipped_without_toolchain
 from servers.azurite import Azurite
 from servers.broker import Broker
 from servers.fake_gcs import FakeGcs
@@ -81,7 +81,8 @@ _LONGEST_NAME = 60
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than there are cores: one waits for a server most of the time."""
-    return len(os.sched_getaffinity(0)) + 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + 1
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
@@ -220,16 +221,6 @@ def connected(spark_connect: SparkConnect) -> Iterator[object]:
 def session(request: pytest.FixtureRequest) -> object:
     """Each kind of Spark session."""
     return request.getfixturevalue("spark" if request.param == "classic" else "connected")
-
-
-@contextmanager
-def skipped_without_toolchain() -> Iterator[None]:
-    """Skip where a toolchain is missing that the block installs something with."""
-    try:
-        yield
-    except ToolchainMissing as missing:
-        need(missing.part, False, missing.how)
-        raise
 
 
 def started(server: AnyServer, folders: pytest.TempPathFactory) -> AnyServer:

@@ -3,17 +3,16 @@
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyspark
 import pytest
 from commands import install_into
-from required import need
+from required import skipped_without_toolchain
 from servers import install
 from servers.spark_connect import SparkConnect
-from servers.toolchains import ToolchainMissing, python_of
+from servers.toolchains import python_of
 from tiers import lay_out_broker_objects
 
 from offload_core.interfaces.engines.spark.versions import for_workers
@@ -51,7 +50,7 @@ def test_each_version_reads_the_same_rows(version, is_connect, java, start_serve
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_the_oldest_python_and_the_lowest_versions_of_all_dependencies_read_the_same_rows(java, tmp_path):
-    with skipped_where_missing():
+    with skipped_without_toolchain():
         python = install.lowest()
     install_into(tmp_path / "site", ROOT)
     check("3.5.9", tmp_path, str(python), tmp_path / "site")
@@ -61,21 +60,13 @@ def test_the_oldest_python_and_the_lowest_versions_of_all_dependencies_read_the_
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
 def test_newer_pythons_with_the_versions_of_the_suite_read_the_same_rows(version, java, tmp_path):
-    with skipped_where_missing():
+    with skipped_without_toolchain():
         newer = python_of(version)
     subprocess.run([newer, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     constraints = ["--constraint", str(ROOT / "constraints.txt")]
     subprocess.run([python, "-m", "pip", "install", "--quiet", *constraints, f"{ROOT}[spark]"], check=True)
     check(pyspark.__version__, tmp_path, str(python), "")
-
-
-@contextmanager
-def skipped_where_missing():
-    try:
-        yield
-    except ToolchainMissing as missing:
-        need(missing.part, there=False, how=missing.how)
 
 
 def check(version, tmp_path, python, site, *servers):

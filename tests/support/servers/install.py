@@ -22,6 +22,7 @@ VERSITYGW = "1.8.0"  # also in s3/go.mod
 FAKE_GCS_SERVER = "1.56.1"  # also in gcs/go.mod
 AZURITE = "3.35.0"  # also in azure/package.json
 HADOOP = "3.4.2"  # also in hdfs/pom.xml
+ACTIONLINT = "1.7.12"  # also in actionlint/go.mod
 CHROMIUM = "chromium-headless-shell"  # Debian's newest: its archive keeps no older ones
 PULSAR = "4.0.8"  # also in pulsar/pom.xml and tests/java/pom.xml
 OLDER_PULSAR = "3.3.6"  # of 3.0 no whole distribution is in the registry
@@ -44,6 +45,12 @@ def versitygw() -> Path:
 def fake_gcs_server() -> Path:
     """The program `fake-gcs-server`, with the compose request mended by `gcs/main.go`."""
     return _go_program("gcs", "fake-gcs-server", FAKE_GCS_SERVER, ".", "main.go")
+
+
+def actionlint() -> Path:
+    """The program `actionlint`, which checks GitHub's workflows."""
+    package = "github.com/rhysd/actionlint/cmd/actionlint"
+    return _go_program("actionlint", "actionlint", ACTIONLINT, package, "go.mod")
 
 
 def azurite() -> tuple[Path, Path]:
@@ -199,7 +206,18 @@ def main() -> int:
     Tests report a missing toolchain themselves, and fail or are skipped by `OFFLOAD_REQUIRE`.
     """
     failed = []
-    for install in (protoc, versitygw, fake_gcs_server, azurite, minihdfs, oracle, broker, chromium, axe):
+    for install in (
+        protoc,
+        versitygw,
+        fake_gcs_server,
+        azurite,
+        minihdfs,
+        oracle,
+        broker,
+        chromium,
+        axe,
+        actionlint,
+    ):
         begun = time.monotonic()
         try:
             install()
