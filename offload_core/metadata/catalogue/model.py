@@ -278,6 +278,16 @@ class Topic:
     def __repr__(self) -> str:
         return f"<Topic {topic_text(self)}>"
 
+    def facts(self) -> tuple[str, str, str, str]:
+        """Its name, and how many ledgers, entries and bytes it has, as text."""
+        counts = [each.entries for each in self.ledgers]  # not known of an index that was not read yet
+        return (
+            self.label.removeprefix("persistent://"),
+            count_text(len(self.ledgers), "ledger"),
+            "–" if None in counts else f"{sum(each or 0 for each in counts):,} entries",
+            bytes_text(sum(each.data_bytes for each in self.ledgers)),
+        )
+
     @property
     def full_name(self) -> str | None:
         """The name as text, None if it is not known."""

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # which shows itself by this
-    from offload_core.metadata.catalogue.model import Topic
+from typing import Protocol
 
 MOST_LINES = 20
 """Lines of topics, or columns, that are shown of more."""
@@ -28,21 +25,27 @@ def count_text(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def topic_text(topic: Topic) -> str:
+class Summed(Protocol):
+    """A topic that tells what is shown of it: its name, its ledgers, entries and size."""
+
+    def facts(self) -> tuple[str, str, str, str]: ...  # noqa: D102 - see the class
+
+
+def topic_text(topic: Summed) -> str:
     """A topic in one line."""
-    name, *facts = _facts(topic)
+    name, *facts = topic.facts()
     return f"{name}: {', '.join(facts)}"
 
 
-def lines_of(heading: str, topics: Sequence[Topic]) -> str:
+def lines_of(heading: str, topics: Sequence[Summed]) -> str:
     """A heading, and a line for each of the first topics."""
     more = [f"  … {len(topics) - MOST_LINES:,} more"] if len(topics) > MOST_LINES else []
     return "\n".join([heading, *(f"  {topic_text(each)}" for each in topics[:MOST_LINES]), *more])
 
 
-def table_of(heading: str, topics: Sequence[Topic]) -> str:
+def table_of(heading: str, topics: Sequence[Summed]) -> str:
     """The same as a table in HTML."""
-    rows = [_facts(each) for each in topics[:MOST_LINES]]
+    rows = [each.facts() for each in topics[:MOST_LINES]]
     more = [(f"… {len(topics) - MOST_LINES:,} more", "", "", "")] if len(topics) > MOST_LINES else []
     return html_table(heading, ("topic", "ledgers", "entries", "size"), [*rows, *more])
 
@@ -59,14 +62,3 @@ def _html(heading: str, names: Iterable[str], rows: Iterable[Iterable[str]]) -> 
     for row in rows:
         yield "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>"
     yield "</tbody></table>"
-
-
-def _facts(topic: Topic) -> tuple[str, str, str, str]:
-    counts = [each.entries for each in topic.ledgers]  # not known of an index that was not read yet
-    entries = "–" if None in counts else f"{sum(each or 0 for each in counts):,} entries"
-    return (
-        topic.label.removeprefix("persistent://"),
-        count_text(len(topic.ledgers), "ledger"),
-        entries,
-        bytes_text(sum(each.data_bytes for each in topic.ledgers)),
-    )
