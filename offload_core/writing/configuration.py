@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 
 from offload_core.metadata.catalogue.catalogue_cache import FOLDER_VARIABLE
 from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies, parse_policies
+from offload_core.storage.named_tiers import TIER_VARIABLE
 from offload_hooks.errors import MissingExtraError, OptionError
 
 if sys.version_info >= (3, 11):
@@ -301,6 +302,8 @@ def _read(file: str | os.PathLike[str]) -> dict[str, Any]:
 def _check_environment() -> None:
     known = {f"{PREFIX}{name}".upper() for name in Configuration.model_fields} | {FILE_VARIABLE}
     for name in os.environ.keys() - {FOLDER_VARIABLE}:
+        if name.startswith(TIER_VARIABLE):
+            continue
         if name.upper().startswith(PREFIX) and name.upper().partition("__")[0] not in known:
             raise OptionError(
                 "there is no such setting",

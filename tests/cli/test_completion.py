@@ -74,6 +74,23 @@ def test_topics_of_a_local_tier_are_offered(completed, broker):
     assert completed("inspect", broker, "acme/cold/tx") == ["acme/cold/txn"]
 
 
+def test_the_names_of_tiers_are_offered_and_topics_of_the_local_ones(
+    completed, broker, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "pulsar-offload.toml").write_text(
+        f'[tiers]\nprod.url = "s3://bucket"\nprobe.url = "{broker}"\nother.url = "{broker.as_uri()}"'
+    )
+    assert completed("ls", "pro") == ["probe", "prod"]
+    assert completed("relocate", "prod", "--to", "o") == ["other"]
+    assert completed("cat", "prod", "--also-tier", "prob") == ["probe"]
+    for name in ("probe", "other"):
+        assert completed("cat", name, "--topic", "acme/cold/tx") == ["acme/cold/txn"]
+    assert completed("cat", "prod", "--topic", "") == []
+    (tmp_path / "pulsar-offload.toml").write_text("[")
+    assert completed("ls", "pro") == []
+
+
 def test_damaged_and_remote_tiers_offer_nothing_and_no_error(completed, tmp_path):
     (tmp_path / "x.metadata.json").write_bytes(b"\xff{")
     for tier in (tmp_path, tmp_path / "none", "s3://bucket", "--wrong"):

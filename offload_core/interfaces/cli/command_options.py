@@ -111,7 +111,8 @@ class TierOptions(OptionGroup):
     title = "How the tier is opened"
 
     url: Annotated[
-        str, typer.Argument(help="The tier: a URL (file:///data/tier) or a path.", show_default=False)
+        str,
+        typer.Argument(help="The tier: a URL (file:///data/tier), a path or its name.", show_default=False),
     ]
     driver: Annotated[
         str | None, typer.Option(help="A driver's name, instead of the one of the URL's scheme.")

@@ -1,4 +1,4 @@
-"""Completion in shells without the import of any command: their options by a file, topics by a local tier's sidecars.
+"""Completion in shells without the import of any command: options by a file, tiers' names, topics by local sidecars.
 
 The file `completions.tsv` is made from the commands themselves (`make reference`). A line without a tab at its start is
 a command; each line after it a parameter: kind, names, values, help. Sidecars: docs/formats/sidecar.md.
@@ -21,11 +21,14 @@ import typer
 from typer.main import get_command, get_group
 
 from offload_core.interfaces.cli.command_help import CommandGroup
-from offload_hooks.errors import MetadataError
+from offload_core.storage.named_tiers import named_tiers
+from offload_hooks.errors import MetadataError, OptionError
 from offload_hooks.json_text import JsonObject
 
 TOPICS = "TOPICS"
 """In place of values: the topics of the tier."""
+TIERS = "TIERS"
+"""In place of values: the names of tiers in the user's file and the environment."""
 
 _MOST_FILES = 2000
 _MOST_S = 0.1
@@ -80,7 +83,7 @@ def _function(parameters: list[list[str]]) -> Callable[..., None]:
 def _parameter(number: int, kind: str, names: str, values: str, help_: str) -> inspect.Parameter:
     more: dict[str, Any] = {"help": help_}
     if values:
-        more["autocompletion"] = _topics if values == TOPICS else _values(values.split("|"))
+        more["autocompletion"] = {TOPICS: _topics, TIERS: _tiers}.get(values) or _values(values.split("|"))
     if kind == "argument":
         name, annotation = names, Annotated[str | None, typer.Argument(**more)]
     elif kind == "flag":
@@ -95,13 +98,22 @@ def _values(values: list[str]) -> Callable[[], list[str]]:
     return lambda: values
 
 
+def _tiers() -> list[str]:
+    """The names of tiers; none if there is anything wrong with them."""
+    with suppress(OptionError):
+        return list(named_tiers())
+    return []
+
+
 def _topics(context: typer.Context) -> list[str]:
     """The topics of a local tier; none where there is no such folder, or anything is wrong with it."""
     # An option without its value, which is completed, ends the parsing: then arguments are left over.
     url = context.params.get("url") or next(iter(context.args), "")
     found: set[str] = set()
     with suppress(Exception):  # a shell shows it in the middle of the line that is typed
-        found.update(_topics_in(Path(url.removeprefix("file://"))))
+        tier = named_tiers().get(url)
+        place = url if tier is None else tier.url or ""
+        found.update(_topics_in(Path(place.removeprefix("file://")).expanduser()))
     return sorted(found - {""})
 
 

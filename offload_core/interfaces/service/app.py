@@ -179,7 +179,7 @@ def _saved(policies: PolicyStore, topic: TopicName) -> SchemaHistory | None:
     if offload.driver is None:
         return None
     options: dict[str, Any] = offload.driver_options()
-    with closing(open_store(offload.driver, **options)) as tier:
+    with closing(open_store(offload.driver, driver=offload.driver, **options)) as tier:
         return saved_in(tier).history(topic.base)
 
 

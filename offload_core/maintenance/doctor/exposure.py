@@ -19,12 +19,12 @@ from pydantic import SecretStr
 
 from offload_core.maintenance.doctor.results import CheckFinding, ok, warning
 from offload_core.metadata.stores.sqlite import parse_file
+from offload_core.storage.named_tiers import SECRET_OPTION
 from offload_core.writing.configuration import Configuration, in_clear
 from offload_hooks.errors import OptionError
 from offload_hooks.shown_urls import MASK
 
 _BESIDE_DATABASE = ("", "-wal", "-shm", "-journal")
-_SECRET_OPTION = re.compile("secret|password|token|credential|key|sas|digest|connection", re.IGNORECASE)
 _FILE_OPTION = re.compile("(file|keytab)$", re.IGNORECASE)
 _SHOWN = 10
 
@@ -113,7 +113,7 @@ def _holds_secrets(configuration: Configuration, options: list[dict[str, str]]) 
         (key is not None and _key_file(configuration) is None)
         or MASK in str(configuration.policies.shown())
         or any(
-            _SECRET_OPTION.search(name) and not _FILE_OPTION.search(name)
+            SECRET_OPTION.search(name) and not _FILE_OPTION.search(name)
             for each in options[:-1]
             for name in each
         )

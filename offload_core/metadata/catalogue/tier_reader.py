@@ -17,8 +17,8 @@ from offload_core.storage.tier import (
     HotTier,
     PluginGiven,
     Tier,
+    find_place,
     open_beside,
-    open_store,
     plugin_spec,
 )
 
@@ -122,12 +122,14 @@ def open_tier(
     layers: Sequence[PluginGiven] | None = None,
     hot: PluginGiven | None = None,
     catalogue_cache: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> TierReader:
     """Open a tier.
 
     Args:
-        url_or_driver: a URL whose scheme picks the driver (`file:///data/tier`), a path, or a driver's name.
+        url_or_driver: a URL whose scheme picks the driver (`file:///data/tier`), a path, a driver's name, or the name
+            of a tier in the user's file or the environment (docs/configuration.md).
         driver: a driver's name, which overrides the scheme.
         layers: layers around the driver, outermost first (docs/layers.md): each a pair of name and options, or
             a text, `retry` or `retry:attempts=5`. None for those that the driver asks for.
@@ -136,12 +138,16 @@ def open_tier(
         catalogue_cache: keep user metadata and indexes of objects that do not change in this user's cache folder, so
             that the next look needs a listing only (docs/performance.md). Not for files and HDFS, which have no
             versions of objects.
-        options: the driver's own options.
+        storage_options: the driver's own options as a dict, as fsspec and pandas have them.
+        options: the driver's own options by name.
 
     Raises:
         UnknownPluginError, MissingExtraError, BrokenPluginError, OptionError.
     """
-    store = open_store(url_or_driver, driver=driver, layers=layers, upload_niceness=None, **options)
+    place = find_place(
+        url_or_driver, driver=driver, layers=layers, storage_options=storage_options, options=options
+    )
+    store = Tier.open(place.spec)
     if hot is not None:
         store = store.with_hot(HotTier(HotSpec(store=plugin_spec(hot, "ledger store"))))
-    return TierReader(store, options=options, catalogue_cache=catalogue_cache)
+    return TierReader(store, options=place.options, catalogue_cache=catalogue_cache)

@@ -24,7 +24,9 @@ from offload_core.storage.tier.upload_process import (
     open_with_upload_process,
 )
 from offload_core.storage.tier.urls import (
+    Place,
     PluginGiven,
+    find_place,
     open_beside,
     open_like,
     open_store,
@@ -41,6 +43,7 @@ __all__ = [
     "Layer",
     "MeasuredTier",
     "MemoryBudget",
+    "Place",
     "PluginGiven",
     "PluginReport",
     "PluginSpec",
@@ -52,6 +55,7 @@ __all__ = [
     "UploadTimeouts",
     "check_blocks",
     "driver_of_scheme",
+    "find_place",
     "is_schema_provider",
     "load_driver",
     "make_key_provider",

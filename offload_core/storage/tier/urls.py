@@ -1,22 +1,28 @@
-"""Parse what a user types for a Tier: a URL, a path or a driver's name, and options.
+"""Parse what a user types for a Tier: a URL, a path, a driver's name or a tier's, and options.
 
     file:///data/x, s3://bucket/prefix   the URL's scheme picks the driver, which reads its options from the URL
     /data/x, ./x, ../x, ~/x, a/b         a path, which is taken as a `file:` URL
     local                                a driver's name; everything else comes as options
+    prod                                 a tier that has this name (`named_tiers`), which no driver may have
 
-An option that is given by the URL and by name, with different values, is refused; nothing silently wins.
+An option that is given twice with different values, by the URL, by the tier's name, by `storage_options` and by its
+own name, is refused; nothing silently wins.
 """
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from offload_core.storage.named_tiers import NamedTier, named_tiers
 from offload_core.storage.tier import registry
 from offload_core.storage.tier.registry import PluginSpec, TierSpec
 from offload_core.storage.tier.tier import Tier
@@ -91,51 +97,151 @@ def open_store(
     layers: Sequence[PluginGiven] | None = None,
     upload_niceness: int | None = None,
     upload_timeouts: UploadTimeouts = DEFAULT_TIMEOUTS,
+    storage_options: object = None,
     **options: object,
 ) -> Tier:
-    """Open a tier by a URL, a path or a driver's name.
+    """Open a tier by a URL, a path, its name or a driver's name.
 
     Args:
-        url_or_driver: a URL, a path of this machine, or the name of an installed driver.
+        url_or_driver: a URL, a path of this machine, the name of an installed driver, or the name of a tier in the
+            user's file or the environment (docs/configuration.md).
         driver: the driver to use for the URL instead of the one that its scheme picks.
         layers: outermost first; each a pair of name and options, or a text, `retry` or `retry:attempts=5`. None for
             those that the driver asks for by its `default_layers`.
         upload_niceness: blocks are written by a process of their own, whose priority is lower by this, 0 to 19; None
             for this process.
         upload_timeouts: limits after which such a process is killed.
+        storage_options: the driver's options as a dict, as fsspec and pandas have them.
         options: the driver's options, by their names.
 
     Nothing is asked of the store yet. Errors: `OptionError` (an option that is wrong or missing),
     `UnknownPluginError`, `MissingExtraError` (with the install line), `BrokenPluginError`.
     """
+    place = find_place(
+        url_or_driver, driver=driver, layers=layers, storage_options=storage_options, options=options
+    )
+    if upload_niceness is None:
+        return Tier.open(place.spec)
+    return open_with_upload_process(
+        place.spec, UploadProcess(place.spec, niceness=upload_niceness, timeouts=upload_timeouts)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a tier is, and how it is opened.
+
+    Attributes:
+        name: the tier's, if it has one.
+        options: those of its driver that no URL names.
+    """
+
+    spec: TierSpec
+    name: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def find_place(
+    url_or_driver: str | os.PathLike[str],
+    *,
+    driver: str | None = None,
+    layers: Sequence[PluginGiven] | None = None,
+    storage_options: object = None,
+    options: Mapping[str, object] | None = None,
+) -> Place:
+    """The place that a user names; the arguments are those of `open_store`.
+
+    Errors: those of `open_store`, but for values of options.
+    """
     if isinstance(layers, str):
         raise OptionError(f"layers is a list of layers, not one name: {layers!r}")
-    name, from_url = _driver_and_options(url_or_driver, driver)
-    for option in sorted(from_url.keys() & options.keys()):
-        if from_url[option] != options[option]:
-            raise OptionError(
-                f"the option {option!r} is given twice, by the URL and by name", hint="Give it once."
-            )
+    named = None if driver is not None else _tier_named(url_or_driver)
+    if named is None:
+        name, from_url = _driver_and_options(url_or_driver, driver)
+        of_tier: Mapping[str, object] = {}
+    else:
+        name, from_url = _driver_and_options(named.url or named.driver or "", named.driver)
+        of_tier, layers = named.options, named.layers if layers is None else layers
     if layers is None:
         layers = getattr(registry.load_driver(name), "default_layers", ())
-    layer_specs = tuple(plugin_spec(layer, "layer") for layer in layers)
-    spec = TierSpec(driver=name, options={**from_url, **options}, layers=layer_specs)
-    if upload_niceness is None:
-        return Tier.open(spec)
-    return open_with_upload_process(
-        spec, UploadProcess(spec, niceness=upload_niceness, timeouts=upload_timeouts)
+    given = {
+        f"by the tier {named.name!r}" if named else "": of_tier,
+        "by storage_options": _storage_options(name, storage_options),
+        "by name": options or {},
+    }
+    return Place(
+        spec=TierSpec(
+            driver=name,
+            options=_merged({"by the URL": from_url, **given}),
+            layers=tuple(plugin_spec(layer, "layer") for layer in layers),
+        ),
+        name=named.name if named else None,
+        options=_merged(given),
     )
 
 
 def open_like(tier: Tier, url: str | os.PathLike[str], **options: Any) -> Tier:
     """Open another place by a URL or path: with these options if its driver is that of `tier`, else with none.
 
-    Errors: those of `open_store`.
+    A tier by its name has its own options, and no others. Errors: those of `open_store`.
     """
-    name, _ = _driver_and_options(url, None)
-    if tier.spec is not None and registry.load_driver(name) is registry.load_driver(tier.spec.driver):
+    place = find_place(url)
+    if place.name is None and tier.spec is not None and _is_same_driver(place.spec.driver, tier.spec.driver):
         return open_store(url, driver=None, layers=None, upload_niceness=None, **options)
-    return open_store(url)
+    return Tier.open(place.spec)
+
+
+def _is_same_driver(name: str, other: str) -> bool:
+    return registry.load_driver(name) is registry.load_driver(other)
+
+
+def _storage_options(driver: str, given: object) -> Mapping[str, object]:
+    """Options as fsspec and pandas have them; those of a driver that has an option of this name are that option."""
+    if given is None:
+        return {}
+    if "storage_options" in inspect.signature(registry.load_driver(driver)).parameters:
+        return {"storage_options": given}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise OptionError("storage_options is no mapping", expected="a dict of the driver's options by name")
+    return given
+
+
+def _merged(parts: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    """Options from several places; one that is given twice, with different values, is refused."""
+    merged: dict[str, object] = {}
+    places: dict[str, str] = {}
+    for place, options in parts.items():
+        for option, value in options.items():
+            if option in merged and merged[option] != value:
+                raise OptionError(
+                    f"the option {option!r} is given twice, {places[option]} and {place}",
+                    hint="Give it once.",
+                )
+            merged[option] = value
+            places.setdefault(option, place)
+    return merged
+
+
+def _tier_named(given: str | os.PathLike[str]) -> NamedTier | None:
+    """The tier of this name; None for what is a URL, a path or a driver's name, and for a name that no tier has."""
+    if _as_url(given) is not None or given in _drivers():
+        return None
+    return _named_tiers().get(str(given))
+
+
+def _named_tiers() -> dict[str, NamedTier]:
+    tiers = named_tiers()
+    for name in tiers.keys() & _drivers():
+        raise OptionError(
+            f"the tier {name!r} has the name of a driver",
+            found=tiers[name].origin,
+            hint="Give the tier another name.",
+        )
+    return tiers
+
+
+def _drivers() -> set[str]:
+    return {entry.name for entry in registry.installed(registry.DRIVERS)}
 
 
 def open_beside(
@@ -172,8 +278,12 @@ def _driver_and_options(
         if Path(name).is_dir():
             error.hint = f"If the directory is meant, write ./{name}. {error.hint}"
             raise
+        tiers = _named_tiers()
+        close = difflib.get_close_matches(name, tiers, n=1)
+        meant = f"Did you mean the tier {close[0]!r}? " if close else ""
         raise UnknownPluginError(
-            f"there is no directory {name!r}, and no driver of this name", hint=error.hint
+            f"there is no directory {name!r}, and no driver or tier of this name",
+            hint=f"{meant}Tiers: {', '.join(tiers) or 'none'}. {error.hint}",
         ) from None
     return name, {}
 

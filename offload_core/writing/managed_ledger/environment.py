@@ -222,4 +222,4 @@ def _count_fallback(stats: OffloaderStats, fallback: Fallback) -> None:
 
 
 def _opened(tier: TierSettings) -> Tier:
-    return open_store(tier.driver, **in_clear(tier.options))
+    return open_store(tier.driver, driver=tier.driver, **in_clear(tier.options))

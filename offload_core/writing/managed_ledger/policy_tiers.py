@@ -262,6 +262,7 @@ def _open(options: _Options, upload_niceness: int | None, upload_timeouts: Uploa
     given: dict[str, Any] = dict(options.options)
     return open_store(
         options.driver,
+        driver=options.driver,  # and never a tier of this name
         layers=layers,
         upload_niceness=upload_niceness,
         upload_timeouts=upload_timeouts,

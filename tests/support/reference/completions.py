@@ -4,11 +4,13 @@ import re
 
 from offload_core.interfaces.cli.command_help import split_help
 from offload_core.interfaces.cli.commands import COMMANDS
-from offload_core.interfaces.cli.completion import TOPICS
+from offload_core.interfaces.cli.completion import TIERS, TOPICS
 from offload_core.maintenance.inventory.prices import EXAMPLE, example_names
 from reference.commands import leaves
 
 _CHOICES = re.compile(r"\[([\w-]+(?:\|[\w-]+)+)\]")
+
+_NAME_A_TIER = ("url", "also_tier", "to", "moved_to")
 
 
 def completions_file():
@@ -38,6 +40,8 @@ def _values(parameter, context):
     choices = _CHOICES.fullmatch(parameter.metavar or "")
     if choices:
         return choices[1].split("|")
+    if parameter.name in _NAME_A_TIER:
+        return [TIERS]
     if EXAMPLE in (parameter.metavar or ""):
         return example_names()
     if "url" in context.params and (

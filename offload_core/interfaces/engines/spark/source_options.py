@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from offload_core.metadata.catalogue import TierReader, TopicName, open_tier, parse_topic
 from offload_core.reading.scan import (
@@ -25,6 +26,7 @@ from offload_core.reading.scan.scanning import payloads_of
 from offload_core.reading.scan.scanning import read_options as options_of
 from offload_core.storage.tier import parse_layers
 from offload_hooks.errors import OptionError
+from offload_hooks.json_text import read_json
 
 STORAGE_PREFIX = "storage."
 RECORDS_PREFIX = "records."
@@ -36,7 +38,8 @@ class SourceOptions:
     """The options of a query. Those of `storage` and of `hot_options` are not shown: they may be secret.
 
     Attributes:
-        path: URL or path of the tier; None if `driver` and `storage` name it.
+        path: URL, path or name of the tier; None if `driver` and `storage` name it.
+        storage_options: options of the driver, as fsspec and pandas have them.
         layers: layers around the driver, outermost first, each as text; None for the driver's own.
         tiers: URLs or paths of tiers from which is read what this one lacks.
         hot: the store of ledgers that are not offloaded yet, and its options.
@@ -49,6 +52,7 @@ class SourceOptions:
     path: str | None = field(default=None, repr=False)
     driver: str | None = None
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     layers: tuple[str, ...] | None = field(default=None, repr=False)
     tiers: tuple[str, ...] = field(default=(), repr=False)
     hot: str | None = None
@@ -171,9 +175,17 @@ def _text(text: str, _: str) -> str:
     return text
 
 
+def _parse_mapping(text: str, word: str) -> Mapping[str, Any]:
+    found = read_json(text, f"the option {word!r}", error=OptionError)
+    if not isinstance(found, dict):
+        raise OptionError(f"the option {word!r} is no JSON object", expected='{"region": "eu-west-1"}')
+    return found
+
+
 KNOWN: dict[str, tuple[str, Parser]] = {
     "path": ("path", _text),
     "driver": ("driver", _text),
+    "storage_options": ("storage_options", _parse_mapping),
     "layers": ("layers", lambda text, _: parse_layers(text)),
     "tiers": ("tiers", parse_names),
     "hot": ("hot", _text),
@@ -207,14 +219,15 @@ def _option_text(value: object) -> str:
 def open_source(options: SourceOptions) -> TierReader:
     """The tiers that a query's options name."""
     hot = None if options.hot is None else (options.hot, options.hot_options)
-    place, driver = (options.driver or "", None) if options.path is None else (options.path, options.driver)
+    storage: dict[str, Any] = dict(options.storage)
     tier = open_tier(
-        place,
-        driver=driver,
+        options.driver or "" if options.path is None else options.path,
+        driver=options.driver,
         layers=options.layers,
         hot=hot,
         catalogue_cache=options.catalogue_cache,
-        **options.storage,
+        storage_options=options.storage_options,
+        **storage,
     )
     return tier.also(*options.tiers)
 
