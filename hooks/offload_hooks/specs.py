@@ -5,7 +5,10 @@ with `@hookimpl`. It is found by entry point (group `pulsar_offload.drivers`), a
 serves (group `pulsar_offload.url_schemes`; it then has a class method `options_from_url(url) -> dict`).
 It carries `hook_spec_version = 1`. It may also have:
 - `option_aliases`, a mapping of other names for its options (Pulsar's, say) to its own. Aliases, and its own names,
-  are found whatever the case of their letters: Spark hands options over in lower case. Values may all be text;
+  are found whatever the case of their letters: Spark hands options over in lower case. Values may all be text. An
+  option in a mapping that is no option itself has a dot: `client_kwargs.region_name`;
+- `pointless_options`, a mapping of other tools' options that would change nothing here to the only value that they may
+  have, in lower case; None for any. They are accepted, and the driver does not get them;
 - `default_layers`, the names of the layers that it is opened under where the configuration names none;
 - `close()`, which closes the calling process's connections; the driver can still be used, and then makes new ones.
 

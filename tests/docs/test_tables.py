@@ -304,7 +304,7 @@ def test_the_options_of_a_metadata_store_have_their_defaults(title, store):
         ("fsspec", FsspecDriver),
     ],
 )
-def test_the_options_of_a_driver_have_their_defaults_and_pulsars_names(page, driver):
+def test_the_options_of_a_driver_have_their_defaults_and_other_names(page, driver):
     shown = {}
     for line in section(f"drivers/{page}", "Options").splitlines():
         if line.startswith("| `"):
@@ -312,6 +312,7 @@ def test_the_options_of_a_driver_have_their_defaults_and_pulsars_names(page, dri
             shown |= dict.fromkeys(re.findall(r"`(\w+)`", cells[0]), cells[1:])
     options = inspect.signature(driver).parameters
     assert list(shown) == list(options)
+    others = rows(section(f"drivers/{page}", "Names of other tools"), "| Option | Other names |")
     for option, (default, pulsars, meaning) in shown.items():
         assert meaning
         wanted = options[option].default
@@ -319,7 +320,14 @@ def test_the_options_of_a_driver_have_their_defaults_and_pulsars_names(page, dri
             expected = str(wanted).lower() if isinstance(wanted, bool) else f"{wanted:g}"
             assert default.strip("`") == expected, option
         aliases = {alias for alias, of in getattr(driver, "option_aliases", {}).items() if of == option}
-        assert set(re.findall("`(.*?)`", pulsars)) <= aliases <= set(re.findall("`(.*?)`", pulsars + meaning))
+        theirs = pulsars + others.get(option, "")
+        assert set(re.findall("`(.*?)`", theirs)) <= aliases <= set(re.findall("`(.*?)`", theirs + meaning))
+    assert others.keys() <= shown.keys()
+    pointless = {
+        name: "any" if value is None else f"`{value}`"
+        for name, value in getattr(driver, "pointless_options", {}).items()
+    }
+    assert rows(section(f"drivers/{page}", "Names of other tools"), "| Name | Value | Why |") == pointless
 
 
 def test_the_options_of_spark_are_listed_in_their_order_with_their_defaults():

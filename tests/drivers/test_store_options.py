@@ -13,7 +13,6 @@ from offload_drivers.azure import AzureDriver
 from offload_drivers.gcs import GcsDriver
 from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.s3 import S3Driver
-from offload_drivers.s3.options import ALIASES
 from offload_hooks.errors import OptionError
 
 SECRET = "hunter2secret"
@@ -286,8 +285,78 @@ def test_pulsars_names_of_hdfs():
     }
 
 
-def test_aliases_name_options_that_there_are():
-    assert set(ALIASES.values()) <= set(inspect.signature(S3Driver).parameters)
+@pytest.mark.parametrize("driver", [S3Driver, GcsDriver, AzureDriver])
+def test_aliases_name_options_that_there_are_and_are_none_themselves(driver):
+    own = inspect.signature(driver).parameters.keys()
+    assert set(driver.option_aliases.values()) <= own
+    assert not (driver.option_aliases.keys() | driver.pointless_options.keys()) & own
+
+
+@pytest.mark.parametrize(
+    ("url", "by_name", "theirs"),
+    [
+        (  # s3fs
+            "s3://bucket/tier",
+            {**KEYS, "session_token": "t", "endpoint_url": "http://127.0.0.1:1", "region": "eu-west-1"},
+            {
+                "key": "an-id",
+                "secret": SECRET,
+                "token": "t",
+                "client_kwargs": {"endpoint_url": "http://127.0.0.1:1", "region_name": "eu-west-1"},
+            },
+        ),
+        ("s3://bucket/tier", {"anonymous": True}, {"anon": True}),
+        (  # delta-rs, Polars
+            "s3://bucket/tier",
+            {**KEYS, "endpoint_url": "http://127.0.0.1:1", "region": "eu-west-1"},
+            {
+                "AWS_ACCESS_KEY_ID": "an-id",
+                "AWS_SECRET_ACCESS_KEY": SECRET,
+                "AWS_REGION": "eu-west-1",
+                "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+                "AWS_ALLOW_HTTP": "true",
+                "AWS_S3_ALLOW_UNSAFE_RENAME": "true",
+                "aws_conditional_put": "etag",
+            },
+        ),
+        ("gs://bucket/tier", {"token": "ya29.x"}, {"token": "ya29.x", "project": "a-project"}),  # gcsfs
+        (
+            "gs://bucket/tier",
+            {"service_account_file": "/k.json"},
+            {"GOOGLE_APPLICATION_CREDENTIALS": "/k.json"},
+        ),
+        (  # adlfs
+            "az://tier/x",
+            {"account_name": "acct", "account_key": "a2V5"},
+            {"account_name": "acct", "account_key": "a2V5"},
+        ),
+        (  # delta-rs
+            "az://tier/x",
+            {"account_name": "acct", "sas_token": "sig=x"},
+            {"AZURE_STORAGE_ACCOUNT_NAME": "acct", "AZURE_STORAGE_SAS_KEY": "sig=x"},
+        ),
+        (
+            "az://tier/x",
+            {"account_name": "acct", "tenant_id": "t", "client_id": "c", "client_secret": SECRET},
+            {
+                "azure_storage_account_name": "acct",
+                "azure_storage_tenant_id": "t",
+                "azure_storage_client_id": "c",
+                "azure_storage_client_secret": SECRET,
+            },
+        ),
+    ],
+)
+def test_options_of_other_tools_are_ours_by_other_names(url, by_name, theirs):
+    mine, other = open_store(url, **by_name).spec, open_store(url, storage_options=theirs).spec
+    named = registry.driver_options_by_own_names(other.driver, other.options)
+    assert named == registry.driver_options_by_own_names(mine.driver, mine.options)
+
+
+@pytest.mark.parametrize("token", ["google_default", "anon", "/keys/account.json"])
+def test_a_token_that_is_a_way_of_gcsfs_to_find_one_is_refused(token):
+    with pytest.raises(OptionError, match="'token' is an access token"):
+        open_store("gs://bucket", token=token)
 
 
 @pytest.mark.parametrize(

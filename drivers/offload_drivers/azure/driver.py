@@ -23,7 +23,7 @@ from offload_drivers.azure.container import Container
 from offload_drivers.azure.filesystem import MAX_PUT_BYTES
 from offload_drivers.azure.keys import BlobKeySpace
 from offload_drivers.azure.listing import list_blobs
-from offload_drivers.azure.options import ALIASES, PUBLIC_CLOUD, checked_options, options_from_url
+from offload_drivers.azure.options import ALIASES, POINTLESS, PUBLIC_CLOUD, checked_options, options_from_url
 from offload_drivers.azure.uploads import Uploads
 from offload_drivers.object_metadata import ObjectMetadata, checked_metadata
 from offload_drivers.upload_records import new_upload
@@ -154,6 +154,7 @@ class AzureDriver:
 
     hook_spec_version = 1
     option_aliases = ALIASES
+    pointless_options = POINTLESS
     default_layers = ("retry",)
 
     def __init__(

@@ -33,8 +33,40 @@ ALIASES = {
     "bucket": "container",
     "managedLedgerOffloadBucket": "container",
     "managedLedgerOffloadServiceEndpoint": "endpoint_url",
+    # object_store, and so delta-rs, Polars and obstore
+    "azure_container_name": "container",
+    "container_name": "container",
+    "azure_storage_account_name": "account_name",
+    "azure_storage_account_key": "account_key",
+    "azure_storage_access_key": "account_key",
+    "azure_storage_master_key": "account_key",
+    "access_key": "account_key",
+    "master_key": "account_key",
+    "azure_storage_connection_string": "connection_string",
+    "azure_storage_sas_key": "sas_token",
+    "azure_storage_sas_token": "sas_token",
+    "sas_key": "sas_token",
+    "azure_storage_tenant_id": "tenant_id",
+    "azure_storage_authority_id": "tenant_id",
+    "azure_tenant_id": "tenant_id",
+    "azure_authority_id": "tenant_id",
+    "authority_id": "tenant_id",
+    "azure_storage_client_id": "client_id",
+    "azure_client_id": "client_id",
+    "azure_storage_client_secret": "client_secret",
+    "azure_client_secret": "client_secret",
+    "azure_storage_endpoint": "endpoint_url",
+    "azure_endpoint": "endpoint_url",
+    "endpoint": "endpoint_url",
+    "azure_skip_signature": "anonymous",
+    "skip_signature": "anonymous",
+    "proxy_url": "proxy",
 }
-"""Pulsar's names of the options, and adlfs's where it differs."""
+"""Pulsar's names of the options, adlfs's where it differs, and those of other tools."""
+
+POINTLESS = {"azure_allow_http": "true", "allow_http": "true"}
+"""Options of object_store that would change nothing, and the only value of each: an endpoint with http is named on
+purpose."""
 
 PUBLIC_CLOUD = "blob.core.windows.net"
 

@@ -18,7 +18,7 @@ from offload_drivers.gcs.bucket import Bucket
 from offload_drivers.gcs.errors import RefusalError, translated
 from offload_drivers.gcs.filesystem import OneTryFilesystem
 from offload_drivers.gcs.objects import Composition, GcsObject, crc32c_of
-from offload_drivers.gcs.options import ALIASES, SCHEME, checked_options, options_from_url
+from offload_drivers.gcs.options import ALIASES, POINTLESS, SCHEME, checked_options, options_from_url
 from offload_drivers.gcs.uploads import GcsUploads
 from offload_drivers.object_keys import MAX_NAME_BYTES, KeySpace
 from offload_drivers.object_metadata import ObjectMetadata, checked_metadata
@@ -212,6 +212,7 @@ class GcsDriver:
 
     hook_spec_version = 1
     option_aliases = ALIASES
+    pointless_options = POINTLESS
     default_layers = ("retry",)
 
     def __init__(

@@ -34,8 +34,32 @@ ALIASES = {
     "managedLedgerOffloadBucket": "bucket",
     "managedLedgerOffloadRegion": "region",
     "managedLedgerOffloadServiceEndpoint": "endpoint_url",
+    # object_store, and so delta-rs, Polars and obstore
+    "google_bucket": "bucket",
+    "google_bucket_name": "bucket",
+    "bucket_name": "bucket",
+    "google_service_account": "service_account_file",
+    "google_service_account_path": "service_account_file",
+    "service_account": "service_account_file",
+    "service_account_path": "service_account_file",
+    "google_application_credentials": "service_account_file",
+    "application_credentials": "service_account_file",
+    "google_service_account_key": "service_account_json",
+    "service_account_key": "service_account_json",
+    "google_skip_signature": "anonymous",
+    "skip_signature": "anonymous",
+    "proxy_url": "proxy",
 }
-"""Pulsar's names of the options."""
+"""Pulsar's names of the options, and those of other tools."""
+
+POINTLESS = {"project": None, "google_project_id": None, "allow_http": "true"}
+"""Options of gcsfs and object_store that would change nothing, and the only value of each; None for any.
+
+A project owns buckets, and none is made or listed; an endpoint with http is named on purpose.
+"""
+
+_GCSFS_TOKENS = ("anon", "browser", "cache", "cloud", "google_default")
+"""Words that are no tokens: in gcsfs ways to find one."""
 
 _BUCKET = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*\Z")
 _BUCKET_RULE = "letters, digits, dots, dashes and underscores"
@@ -73,6 +97,12 @@ def checked_options(**given: object) -> GcsOptions:
         if name not in _OTHER
     }
     text["prefix"] = checked_prefix(text["prefix"])
+    if text["token"] in _GCSFS_TOKENS or text["token"].endswith(".json"):
+        raise OptionError(
+            "the option 'token' is an access token, not a way to find one as in gcsfs",
+            hint="Give {storage.anonymous=true} for 'anon', {storage.service_account_file} for a file, and nothing for "
+            "Google's default credentials.",
+        )
     text["endpoint_url"] = server_url("endpoint_url", text["endpoint_url"], with_path=False)
     text["storage_class"] = text["storage_class"].upper()
     if not _BUCKET.match(text["bucket"]):

@@ -17,7 +17,7 @@ from offload_drivers.object_keys import KeySpace
 from offload_drivers.object_metadata import ObjectMetadata, checked_metadata
 from offload_drivers.s3.connection import S3Connection
 from offload_drivers.s3.errors import refusal, translated
-from offload_drivers.s3.options import ALIASES, checked_options, options_from_url
+from offload_drivers.s3.options import ALIASES, POINTLESS, checked_options, options_from_url
 from offload_drivers.s3.reads import S3Reads
 from offload_hooks import (
     BlockReceipt,
@@ -227,6 +227,7 @@ class S3Driver:
 
     hook_spec_version = 1
     option_aliases = ALIASES
+    pointless_options = POINTLESS
     default_layers = ("retry",)
 
     def __init__(

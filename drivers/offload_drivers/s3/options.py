@@ -38,8 +38,51 @@ ALIASES = {
     "managedLedgerOffloadBucket": "bucket",
     "managedLedgerOffloadRegion": "region",
     "managedLedgerOffloadServiceEndpoint": "endpoint_url",
+    # s3fs
+    "key": "access_key_id",
+    "secret": "secret_access_key",
+    "token": "session_token",
+    "anon": "anonymous",
+    "client_kwargs.endpoint_url": "endpoint_url",
+    "client_kwargs.region_name": "region",
+    "client_kwargs.verify": "ca_bundle",
+    # object_store, and so delta-rs, Polars and obstore
+    "aws_access_key_id": "access_key_id",
+    "aws_secret_access_key": "secret_access_key",
+    "aws_session_token": "session_token",
+    "aws_token": "session_token",
+    "aws_region": "region",
+    "aws_default_region": "region",
+    "default_region": "region",
+    "aws_endpoint_url": "endpoint_url",
+    "aws_endpoint": "endpoint_url",
+    "endpoint": "endpoint_url",
+    "aws_bucket": "bucket",
+    "aws_bucket_name": "bucket",
+    "bucket_name": "bucket",
+    "aws_profile": "profile",
+    "aws_iam_role_arn": "role_arn",
+    "aws_iam_role_session_name": "role_session_name",
+    "aws_skip_signature": "anonymous",
+    "skip_signature": "anonymous",
+    "aws_server_side_encryption": "server_side_encryption",
+    "aws_sse_kms_key_id": "kms_key_id",
+    "proxy_url": "proxy",
 }
-"""Pulsar's names of the options."""
+"""Pulsar's names of the options, and those of other tools."""
+
+POINTLESS = {
+    "aws_allow_http": "true",
+    "allow_http": "true",
+    "aws_s3_allow_unsafe_rename": None,
+    "allow_unsafe_rename": None,
+    "aws_conditional_put": "etag",
+    "conditional_put": "etag",
+}
+"""Options of object_store and delta-rs that would change nothing, and the only value of each; None for any.
+
+An endpoint with http is named on purpose, nothing is renamed, and create-only is the store's own condition always.
+"""
 
 ADDRESSING_STYLES = ("auto", "path", "virtual")
 CHECKSUMS = ("crc32", "none")

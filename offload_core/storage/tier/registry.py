@@ -18,7 +18,7 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -359,8 +359,12 @@ def _by_own_names(
     own = {name.casefold(): name for name in inspect.signature(make).parameters}
     aliases: Mapping[str, str] = getattr(make, "option_aliases", {})
     names = {alias.casefold(): name for alias, name in aliases.items()} | own
+    pointless = {name.casefold(): value for name, value in getattr(make, "pointless_options", {}).items()}
     named: dict[str, object] = {}
-    for given, value in options.items():
+    for given, value in _flat(options, names):
+        if given.casefold() in pointless:
+            _check_pointless(entry, given, value, pointless[given.casefold()])
+            continue
         name = names.get(given.casefold(), given)
         if name in named and named[name] != value:
             raise OptionError(
@@ -369,6 +373,23 @@ def _by_own_names(
             )
         named[name] = value
     return named
+
+
+def _flat(options: Mapping[str, object], names: Mapping[str, str]) -> Iterator[tuple[str, object]]:
+    """The options, and in place of a mapping that is none of them its own: `client_kwargs.region_name`."""
+    for name, value in options.items():
+        if isinstance(value, Mapping) and name.casefold() not in names:
+            yield from ((f"{name}.{inner}", each) for inner, each in value.items())
+        else:
+            yield name, value
+
+
+def _check_pointless(entry: EntryPoint, name: str, value: object, only: str | None) -> None:
+    if only is not None and str(value).strip().casefold() != only:
+        raise OptionError(
+            f"the {_NOUNS[entry.group]} {entry.name!r} takes the option {name!r} only where it changes nothing",
+            expected=only,
+        )
 
 
 def _check_options(
