@@ -35,10 +35,19 @@ def test_options_of_the_source_come_in_the_lower_case_that_spark_hands_over():
     assert options.scan.verify_checksums
 
 
+def test_storage_options_are_a_dict_or_its_json():
+    given = {"key": "an-id", "client_kwargs": {"region_name": "eu-west-1"}}
+    options = parse_options(option_texts("prod", {"storage_options": given}))
+    assert (options.path, options.storage_options) == ("prod", given)
+    assert "an-id" not in repr(options)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         ({}, "where is the tier"),
+        ({"path": "x", "storage_options": "[]"}, "'storage_options' is no JSON object"),
+        ({"path": "x", "storage_options": "hunter2"}, "the option 'storage_options'"),
         ({"path": "x", "colums": "value"}, "Did you mean 'columns'"),
         ({"path": "x", "topic": "a/b/c", "topics": "a/b/d"}, "topics are asked for twice"),
         ({"path": "x", "topic": "a/b/c", "topicspattern": ".*"}, "topics are asked for twice"),

@@ -6,16 +6,19 @@ account is not used for another one.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
 
 from offload_drivers.azure.options import PUBLIC_CLOUD, AzureOptions, account_of_endpoint
+from offload_drivers.credential_calls import CredentialOption, fetch
 from offload_drivers.server_options import check_private
 from offload_hooks.errors import OptionError
 
@@ -144,6 +147,7 @@ def _has_credentials(options: AzureOptions) -> bool:
         or options.sas_token
         or options.client_secret
         or options.managed_identity_client_id
+        or options.credentials
         or options.anonymous
     )
 
@@ -174,11 +178,25 @@ def _identity(options: AzureOptions) -> tuple[str, Callable[[], Any]]:
 
         return DefaultAzureCredential(**line)
 
+    if options.credentials:
+        return "callable", partial(_CalledTokens, options.credentials)
     if options.client_secret:
         return "service principal", service_principal
     if options.managed_identity_client_id:
         return "managed identity", managed_identity
     return "default identity", default_chain
+
+
+class _CalledTokens:
+    """Tokens that a callable of the user's returns, as the SDK asks for them: anew before one expires."""
+
+    def __init__(self, call: CredentialOption) -> None:
+        self._call = call
+
+    async def get_token(self, *_: str, **__: Any) -> AccessToken:
+        """See `azure.core.credentials_async.AsyncTokenCredential`."""
+        found = await asyncio.to_thread(fetch, self._call, "token")
+        return AccessToken(found.texts["token"], int(found.expires_at.timestamp()))
 
 
 def _nobody() -> None:

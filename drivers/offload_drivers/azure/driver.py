@@ -25,6 +25,7 @@ from offload_drivers.azure.keys import BlobKeySpace
 from offload_drivers.azure.listing import list_blobs
 from offload_drivers.azure.options import ALIASES, POINTLESS, PUBLIC_CLOUD, checked_options, options_from_url
 from offload_drivers.azure.uploads import Uploads
+from offload_drivers.credential_calls import CredentialOption
 from offload_drivers.object_metadata import ObjectMetadata, checked_metadata
 from offload_drivers.upload_records import new_upload
 from offload_hooks import (
@@ -144,6 +145,8 @@ class AzureDriver:
         client_id: the service principal.
         client_secret: its secret.
         managed_identity_client_id: a user-assigned managed identity.
+        credentials: a callable, or `module:function`, that returns `token` and `expires_at`; it is called again before
+            the token expires (`credential_calls`).
         anonymous: send no credentials, for containers with public access.
         endpoint_url: the URL of the blob service, where it is not that of the account in the public cloud.
         ca_bundle: a file or folder of certificates to trust instead of the system's.
@@ -169,6 +172,7 @@ class AzureDriver:
         client_id: str = "",
         client_secret: str = "",
         managed_identity_client_id: str = "",
+        credentials: CredentialOption = "",
         anonymous: bool | str = False,
         endpoint_url: str = "",
         ca_bundle: str = "",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from offload_drivers.azure.keys import checked_blob_prefix
+from offload_drivers.credential_calls import CredentialOption, checked_call
 from offload_drivers.server_options import (
     above_zero,
     as_text,
@@ -78,13 +79,14 @@ _HOST = re.compile(
     r"(?P<cloud>\.core\.windows\.net|\.storage\.azure\.net|\.core\.usgovcloudapi\.net|\.core\.chinacloudapi\.cn)\Z"
 )
 _FORMS = "az://container/prefix or abfs://container@account.dfs.core.windows.net/prefix"
-_OTHER = ("anonymous", "connect_timeout_s", "read_timeout_s")
+_OTHER = ("anonymous", "credentials", "connect_timeout_s", "read_timeout_s")
 _CREDENTIALS = (
     "connection_string",
     "account_key",
     "sas_token",
     "client_secret",
     "managed_identity_client_id",
+    "credentials",
     "anonymous",
 )
 
@@ -103,6 +105,7 @@ class AzureOptions:
     client_id: str
     client_secret: str = field(repr=False)
     managed_identity_client_id: str
+    credentials: CredentialOption = field(repr=False)
     anonymous: bool
     endpoint_url: str
     ca_bundle: str
@@ -133,6 +136,7 @@ def checked_options(**given: object) -> AzureOptions:
         )
     options = AzureOptions(
         **text,
+        credentials=checked_call(given["credentials"]),
         anonymous=as_flag("anonymous", given["anonymous"] or False),
         connect_timeout_s=above_zero("connect_timeout_s", given["connect_timeout_s"]),
         read_timeout_s=above_zero("read_timeout_s", given["read_timeout_s"]),

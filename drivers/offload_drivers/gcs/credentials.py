@@ -7,6 +7,7 @@ application-default login` left, the metadata server of Google's machines. `Acce
 
 from __future__ import annotations
 
+from datetime import timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import google.auth.impersonated_credentials
 import google.oauth2.credentials
 import google.oauth2.service_account
 
+from offload_drivers.credential_calls import CredentialOption, fetch
 from offload_drivers.gcs.options import GcsOptions
 from offload_drivers.server_options import check_private
 from offload_hooks.errors import AccessDeniedError, OptionError
@@ -47,6 +49,8 @@ def make_credentials(options: GcsOptions, transport: Any) -> Any:
 def _own(options: GcsOptions, transport: Any) -> Any:
     if options.token:
         return google.oauth2.credentials.Credentials(options.token)  # type: ignore[no-untyped-call]
+    if options.credentials:
+        return _CalledCredentials(options.credentials)
     if options.service_account_json:
         return _service_account("service_account_json", options.service_account_json)
     if options.service_account_file:
@@ -68,6 +72,21 @@ def _own(options: GcsOptions, transport: Any) -> Any:
             "{storage.service_account_file}, {storage.token} or {storage.anonymous=true}.",
         ) from error
     return google.auth.credentials.with_scopes_if_required(credentials, [STORAGE_SCOPE])  # type: ignore[no-untyped-call]
+
+
+class _CalledCredentials(google.auth.credentials.Credentials):
+    """The tokens that a callable of the user's returns."""
+
+    def __init__(self, call: CredentialOption) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._call = call
+
+    def refresh(self, request: object) -> None:
+        """See google-auth, which has times in UTC without a zone."""
+        del request
+        found = fetch(self._call, "token")
+        self.token = found.texts["token"]
+        self.expiry = found.expires_at.astimezone(timezone.utc).replace(tzinfo=None)
 
 
 def _service_account(option: str, text: str) -> Any:

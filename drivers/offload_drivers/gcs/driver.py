@@ -13,6 +13,7 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from offload_drivers.arguments import check_range, checked_block, object_size
+from offload_drivers.credential_calls import CredentialOption
 from offload_drivers.filesystems import ProcessFilesystem
 from offload_drivers.gcs.bucket import Bucket
 from offload_drivers.gcs.errors import RefusalError, translated
@@ -200,6 +201,8 @@ class GcsDriver:
         service_account_file: the path of a service account's key in JSON.
         service_account_json: such a key itself.
         token: an access token, used as it is until it expires.
+        credentials: a callable, or `module:function`, that returns `token` and `expires_at`; it is called again before
+            the token expires (`credential_calls`).
         anonymous: ask without any credentials.
         impersonate_service_account: the e-mail address of the service account to act as.
         user_project: the project that pays for requests to a bucket whose requesters pay.
@@ -224,6 +227,7 @@ class GcsDriver:
         service_account_file: str = "",
         service_account_json: str = "",
         token: str = "",
+        credentials: CredentialOption = "",
         anonymous: bool | str = False,
         impersonate_service_account: str = "",
         user_project: str = "",

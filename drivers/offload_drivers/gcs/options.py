@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from offload_drivers.credential_calls import CredentialOption, checked_call
 from offload_drivers.object_keys import checked_prefix
 from offload_drivers.server_options import (
     above_zero,
@@ -64,7 +65,7 @@ _GCSFS_TOKENS = ("anon", "browser", "cache", "cloud", "google_default")
 _BUCKET = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*\Z")
 _BUCKET_RULE = "letters, digits, dots, dashes and underscores"
 _STORAGE_CLASS = re.compile(r"[A-Z_]*\Z")
-_OTHER = {"anonymous", "connect_timeout_s", "read_timeout_s"}
+_OTHER = {"anonymous", "credentials", "connect_timeout_s", "read_timeout_s"}
 """The options that are no text."""
 
 
@@ -79,6 +80,7 @@ class GcsOptions:
     service_account_file: str
     service_account_json: str = field(repr=False)
     token: str = field(repr=False)
+    credentials: CredentialOption = field(repr=False)
     anonymous: bool
     impersonate_service_account: str
     user_project: str
@@ -114,6 +116,7 @@ def checked_options(**given: object) -> GcsOptions:
     text["proxy"] = proxy_url(text["proxy"])
     options = GcsOptions(
         **text,
+        credentials=checked_call(given["credentials"]),
         anonymous=as_flag("anonymous", given["anonymous"] or False),
         connect_timeout_s=above_zero("connect_timeout_s", given["connect_timeout_s"]),
         read_timeout_s=above_zero("read_timeout_s", given["read_timeout_s"]),
@@ -138,7 +141,7 @@ def options_from_url(url: str) -> dict[str, object]:
 
 
 def _check_one_kind_of_credentials(options: GcsOptions) -> None:
-    kinds = ("service_account_file", "service_account_json", "token", "anonymous")
+    kinds = ("service_account_file", "service_account_json", "token", "credentials", "anonymous")
     given = [kind for kind in kinds if getattr(options, kind)]
     if options.anonymous and options.impersonate_service_account:
         given.append("impersonate_service_account")

@@ -1,11 +1,13 @@
 """Whose requests they are: an aiobotocore session with the credentials that the options ask for.
 
 Without any option these are found by botocore's own chain: environment, profile, web identity, container, instance
-role. A role to assume is assumed with them by STS. What expires is fetched anew in time, by the session.
+role. The option `credentials` names a callable of the user's instead. A role to assume is assumed with them by STS.
+What expires is fetched anew in time, by the session.
 """
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from datetime import datetime
 from functools import cache, partial
@@ -23,6 +25,7 @@ from botocore.exceptions import NoCredentialsError
 from botocore.loaders import create_loader
 from botocore.utils import parse_timestamp
 
+from offload_drivers.credential_calls import CredentialOption, fetch
 from offload_drivers.s3.options import S3Options
 
 DEFAULT_SESSION_NAME = "pulsar-offload"
@@ -35,13 +38,17 @@ def make_session(options: S3Options) -> Any:
     own = _new_session(options)
     if options.access_key_id:
         own.set_credentials(options.access_key_id, options.secret_access_key, options.session_token or None)
+    elif options.credentials:
+        _provide(own, _CalledProvider(options.credentials))
     if not options.role_arn:
         return own
     session = _new_session(options)
-    session.register_component(
-        "credential_provider", AioCredentialResolver(providers=[_RoleProvider(own, options)])
-    )
+    _provide(session, _RoleProvider(own, options))
     return session
+
+
+def _provide(session: Any, provider: CredentialProvider) -> None:
+    session.register_component("credential_provider", AioCredentialResolver(providers=[provider]))
 
 
 def network_config(options: S3Options) -> dict[str, Any]:
@@ -78,6 +85,31 @@ def _timestamp(text: Any) -> datetime:
         with suppress(ValueError):
             return datetime.fromisoformat(f"{text[:-1]}+00:00")
     return parse_timestamp(text)  # type: ignore[no-any-return]
+
+
+class _CalledProvider(CredentialProvider):  # type: ignore[misc]
+    """The credentials that a callable of the user's returns, by a thread of its own, at the first use and in time."""
+
+    METHOD = "pulsar-offload-callable"
+
+    def __init__(self, call: CredentialOption) -> None:
+        super().__init__()
+        self._call = call
+
+    async def load(self) -> Any:
+        """See botocore."""
+        return AioDeferredRefreshableCredentials(refresh_using=self._fetch, method=self.METHOD)
+
+    async def _fetch(self) -> dict[str, Any]:
+        found = await asyncio.to_thread(
+            fetch, self._call, "access_key_id", "secret_access_key", optional="token"
+        )
+        return {
+            "access_key": found.texts["access_key_id"],
+            "secret_key": found.texts["secret_access_key"],
+            "token": found.texts.get("token"),
+            "expiry_time": found.expires_at.isoformat(),
+        }
 
 
 class _RoleProvider(CredentialProvider):  # type: ignore[misc]

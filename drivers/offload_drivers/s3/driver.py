@@ -13,6 +13,7 @@ from datetime import timezone
 from typing import Any
 
 from offload_drivers.arguments import checked_block, object_size
+from offload_drivers.credential_calls import CredentialOption
 from offload_drivers.object_keys import KeySpace
 from offload_drivers.object_metadata import ObjectMetadata, checked_metadata
 from offload_drivers.s3.connection import S3Connection
@@ -208,6 +209,8 @@ class S3Driver:
         endpoint_url: the service's URL, if it is not Amazon's.
         profile: the profile of the AWS configuration files to take credentials and settings from.
         access_key_id, secret_access_key, session_token: credentials; without them botocore's own chain finds some.
+        credentials: a callable, or `module:function`, that returns `access_key_id`, `secret_access_key`, `token` and
+            `expires_at`; it is called again before they expire (`credential_calls`).
         role_arn: a role to assume by STS with these credentials.
         role_session_name: the name of that session.
         external_id: what the role's owner wants to be told.
@@ -240,6 +243,7 @@ class S3Driver:
         access_key_id: str = "",
         secret_access_key: str = "",
         session_token: str = "",
+        credentials: CredentialOption = "",
         role_arn: str = "",
         role_session_name: str = "",
         external_id: str = "",

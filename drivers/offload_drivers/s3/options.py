@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from offload_drivers.credential_calls import CredentialOption, checked_call
 from offload_drivers.object_keys import checked_prefix
 from offload_drivers.server_options import (
     above_zero,
@@ -92,7 +93,7 @@ ENCRYPTIONS = ("AES256", "aws:kms", "aws:kms:dsse")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z|arn:aws[a-z-]*:s3[a-z-]*:[A-Za-z0-9:/._-]+\Z")
 _REGION = re.compile(r"[A-Za-z0-9-]{0,63}\Z")
 _BUCKET_RULE = "letters, digits, dots, dashes and underscores, or an ARN"
-_OTHER = {"anonymous", "connect_timeout_s", "read_timeout_s", "max_connections"}
+_OTHER = {"anonymous", "credentials", "connect_timeout_s", "read_timeout_s", "max_connections"}
 """The options that are no text."""
 
 
@@ -108,6 +109,7 @@ class S3Options:
     access_key_id: str = field(repr=False)
     secret_access_key: str = field(repr=False)
     session_token: str = field(repr=False)
+    credentials: CredentialOption = field(repr=False)
     role_arn: str
     role_session_name: str
     external_id: str = field(repr=False)
@@ -153,6 +155,7 @@ def checked_options(**given: object) -> S3Options:
     check_private(text["sts_endpoint_url"], "credentials of a role are received", text["proxy"])
     options = S3Options(
         **text,
+        credentials=checked_call(given["credentials"]),
         anonymous=as_flag("anonymous", given["anonymous"] or False),
         connect_timeout_s=above_zero("connect_timeout_s", given["connect_timeout_s"]),
         read_timeout_s=above_zero("read_timeout_s", given["read_timeout_s"]),
@@ -187,7 +190,9 @@ def _check_credentials(options: S3Options) -> None:
         )
     if options.session_token and not options.access_key_id:
         raise OptionError("the option 'session_token' is of no use without 'access_key_id'")
-    kinds = [name for name in ("access_key_id", "profile", "anonymous") if getattr(options, name)]
+    kinds = [
+        name for name in ("access_key_id", "credentials", "profile", "anonymous") if getattr(options, name)
+    ]
     if options.anonymous and options.role_arn:
         kinds.append("role_arn")
     check_one_at_most(kinds)

@@ -176,6 +176,31 @@ def test_a_token_that_has_expired_is_asked_for_anew(secure_place, identities, pr
     assert len(identities.asked) == 2
 
 
+def test_a_callables_token_is_kept_until_it_is_about_to_expire(secure_place, identities, open_driver):
+    calls = []
+
+    def vend():
+        calls.append(1)
+        lifetime = timedelta(seconds=1 if len(calls) == 1 else 3600)
+        return {"token": identities.token(), "expires_at": datetime.now(UTC) + lifetime}
+
+    driver = open_driver(**secure_place, credentials=vend)
+    driver.write_index("k", b"x", "text/plain", {}, False)
+    assert driver.read_range("k", 0, 1) == b"x"
+    assert len(calls) == 2
+    assert driver.stat("k").size_bytes == 1
+    assert len(calls) == 2
+
+
+def test_a_callable_that_fails_is_denied_without_its_text(secure_place, open_driver):
+    def vend():
+        raise RuntimeError("hunter2secret")
+
+    with pytest.raises(AccessDeniedError, match=r"'credentials' failed .*found RuntimeError") as caught:
+        open_driver(**secure_place, credentials=vend).stat("k")
+    assert "hunter2secret" not in "".join(traceback.format_exception(caught.value))
+
+
 def test_a_block_that_azure_challenges_is_sent_again_whole(identities, principal, open_driver, tls):
     """Azure refuses a token with a challenge, which Azurite does not."""
     wanted = f"authorization_uri={identities.authority}/{TENANT} resource_id=https://storage.azure.com"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
+from datetime import UTC, datetime, timedelta
 
 import aiohttp
 import pytest
@@ -110,6 +111,35 @@ def test_a_token_that_is_about_to_expire_is_renewed_before_it_is_sent(options, g
     with opened(**options, service_account_json=key) as driver:
         use(driver)
     assert google.given == 2
+
+
+def test_a_callables_token_is_renewed_before_it_expires_and_when_it_is_refused(options, google):
+    lifetime_s = 1
+
+    def vend():
+        google.given += 1  # what was given before counts no more
+        expires_at = datetime.now(UTC) + timedelta(seconds=lifetime_s)
+        return {"token": google.token, "expires_at": expires_at}
+
+    with opened(**options, credentials=vend) as driver:
+        use(driver)
+        assert google.given == 2
+        lifetime_s = 3600
+        use(driver)
+        assert google.given == 3
+        google.given += 1
+        use(driver)
+        assert google.given == 5
+
+
+def test_a_callable_that_fails_is_denied_without_its_text(options):
+    def vend():
+        raise RuntimeError(SECRET)
+
+    error = refused(
+        AccessDeniedError, "'credentials' failed .*found RuntimeError", **options, credentials=vend
+    )
+    assert SECRET not in whole(error)
 
 
 def test_a_token_that_is_refused_is_renewed_once_and_the_request_sent_again(options, google, key):

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
+import subprocess
+import traceback
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from urllib.parse import parse_qs
 
 import pytest
+from commands import COMMAND
 from network.fronts import Answer, Front
 from s3 import opened, options, signed_anew
 
+from offload_core.storage.tier import open_store
 from offload_hooks import ByteRange
-from offload_hooks.errors import AccessDeniedError, StoreUnavailableError
+from offload_hooks.bounded_map import bounded_map
+from offload_hooks.errors import AccessDeniedError, OptionError, StoreUnavailableError
 
 ROLE = "arn:aws:iam::123456789012:role/cold-storage"
 TOKEN = "a-session-token"
@@ -262,3 +270,145 @@ def test_obstore_uses_the_same_credentials(behind, front, sts):
     assert set(front.change.tokens) == {f"{TOKEN}-1"}
     assert "aiobotocore" not in front.requests[-1].headers["user-agent"].lower()
     assert len(sts.asked) == 1
+
+
+# --- a callable ------------------------------------------------------------------------------------
+
+
+class Vending:
+    """A callable that gives credentials, as a catalog that vends them: how often it was called, and how it ends."""
+
+    def __init__(self, valid_s=3600):
+        self.valid_s = valid_s
+        self.calls = 0
+        self.at_once = 0
+        self.most_at_once = 0
+
+    def __call__(self):
+        self.calls += 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        expires_at = None if self.valid_s is None else datetime.now(UTC) + timedelta(seconds=self.valid_s)
+        given = {"access_key_id": TEMPORARY, "secret_access_key": "t" * 40, "token": f"{TOKEN}-{self.calls}"}
+        self.at_once -= 1
+        return given | {"expires_at": expires_at}
+
+
+@pytest.mark.parametrize("valid_s", [3600, None])
+def test_a_callables_credentials_sign_every_request_and_are_kept(behind, front, valid_s):
+    vending = Vending(valid_s)
+    with opened(**behind, credentials=vending) as driver:
+        assert vending.calls == 0
+        assert works(driver)
+        assert driver.read_ranges([ByteRange(key="k", offset=0, length=4)]) == [b"data"]
+    assert set(front.change.tokens) == {f"{TOKEN}-1"}
+    assert len(front.change.tokens) == len(front.requests)
+
+
+def test_a_callable_is_called_again_before_its_credentials_expire_by_one_thread_at_once(behind, front):
+    vending = Vending(valid_s=30)
+    with opened(**behind, credentials=vending) as driver:
+        driver.write_index("k", b"data", "a/b", {}, False)
+        read = partial(driver.stat, "k")
+        assert len(list(bounded_map(lambda _: read(), range(32), at_once=8, name="looks"))) == 32
+        assert vending.calls > 1
+        assert vending.most_at_once == 1
+        vending.valid_s = 3600
+        driver.stat("k")
+        before, requests = vending.calls, len(front.change.tokens)
+        driver.write_index("l", b"data", "a/b", {}, False)
+        assert vending.calls == before
+    assert set(front.change.tokens[requests:]) == {f"{TOKEN}-{before}"}
+
+
+def test_a_callables_credentials_may_assume_a_role(behind, front, sts):
+    with opened(**behind, credentials=Vending(), role_arn=ROLE, sts_endpoint_url=sts.url) as driver:
+        assert works(driver)
+    assert f"Credential={TEMPORARY}/" in sts.asked[0]["by"]
+
+
+def fails(error):
+    def vend():
+        raise error
+
+    return vend
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "match"),
+    [
+        (Vending(valid_s=-60), AccessDeniedError, "no usable credentials"),
+        (fails(KeyError("hunter2secret")), AccessDeniedError, "'credentials' failed: found KeyError"),
+        (fails(PermissionError("hunter2secret")), AccessDeniedError, "failed: found PermissionError"),
+        (
+            fails(ConnectionResetError("hunter2secret")),
+            StoreUnavailableError,
+            "failed: found ConnectionReset",
+        ),
+        (fails(AccessDeniedError("the catalog denies it")), AccessDeniedError, "the catalog denies it"),
+        (lambda: None, OptionError, "returned no mapping"),
+        (lambda: {"access_key_id": "hunter2secret"}, OptionError, "returned no 'secret_access_key'"),
+        (
+            lambda: Vending()() | {"token": b"hunter2secret"},
+            OptionError,
+            "'token' that it returned is no text",
+        ),
+        (lambda: Vending()() | {"expires_at": datetime(2026, 1, 1)}, OptionError, "no datetime with a zone"),
+        ("no_such_module:vend", OptionError, "cannot be imported.*ModuleNotFoundError"),
+        ("json:no_such_function", OptionError, "cannot be imported.*AttributeError"),
+        ("json:__name__", OptionError, "is no callable"),
+    ],
+)
+def test_a_callable_that_gives_no_credentials_is_an_error_without_its_secrets(behind, call, kind, match):
+    with opened(**behind, credentials=call) as driver, pytest.raises(kind, match=match) as caught:
+        driver.stat("k")
+    assert "hunter2secret" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"credentials": "vend"}, "no callable: expected .*module:function"),
+        ({"credentials": 1}, "no callable"),
+        ({"credentials": "m:f", "profile": "p"}, "exclude each other"),
+        ({"credentials": "m:f", "access_key_id": "a", "secret_access_key": "b"}, "exclude each other"),
+        ({"credentials": "m:f", "anonymous": "true"}, "exclude each other"),
+    ],
+)
+def test_a_callable_is_one_and_the_only_credentials(place, options, match):
+    with pytest.raises(OptionError, match=match):
+        opened(**place, **options)
+
+
+def test_a_callable_by_its_place_is_called_by_other_processes(versitygw, bucket, tmp_path):
+    (tmp_path / "vending.py").write_text(
+        f"""
+from datetime import UTC, datetime, timedelta
+
+def vend():
+    expires_at = datetime.now(UTC) + timedelta(seconds=30)
+    return {{
+        "access_key_id": {versitygw.root.access_key!r}, "secret_access_key": {versitygw.root.secret_key!r},
+        "expires_at": expires_at,
+    }}
+"""
+    )
+    place = [
+        f"s3://{bucket}/tier",
+        "-o",
+        f"endpoint_url={versitygw.endpoint}",
+        "-o",
+        f"region={versitygw.region}",
+    ]
+    done = subprocess.run(
+        [COMMAND, "doctor", *place, "-o", "credentials=vending:vend", "--bytes", "1000000"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    given = {"endpoint_url": versitygw.endpoint, "credentials": "vending:vend"}
+    tier = pickle.loads(pickle.dumps(open_store(place[0], **given)))
+    assert tier.spec.options["credentials"] == "vending:vend"

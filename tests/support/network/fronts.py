@@ -282,7 +282,7 @@ class Identities:
     def __exit__(self, *_):
         self._fronts.close()
 
-    def _token(self):
+    def token(self):
         now = int(time.time())
         claims = {
             "aud": "https://storage.azure.com",
@@ -308,7 +308,7 @@ class Identities:
                 refused = {"error": "invalid_client", "error_description": "AADSTS7000215"}
                 return json_answer(refused, 401)
             until, about = {"expires_in": self.lifetime_s}, {}
-        return json_answer({"access_token": self._token(), "token_type": "Bearer", **until, **about})
+        return json_answer({"access_token": self.token(), "token_type": "Bearer", **until, **about})
 
 
 def _base64url(data):
