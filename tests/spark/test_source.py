@@ -15,7 +15,7 @@ from offload_core.format.messages.message_columns import (
 from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
 from offload_core.interfaces.engines.spark.spark_types import spark_schema
 from offload_hooks.errors import OptionError
-from pulsar_offload import open_tier, scan
+from pulsar_offload import open_tier, read_offloaded, scan
 
 pytestmark = [pytest.mark.spark, pytest.mark.sampled(8)]
 
@@ -48,6 +48,17 @@ def test_every_golden_topic_is_what_a_client_read_in_every_column(spark, tier, t
 
 def test_the_source_registers_itself(spark, tier):
     assert read(spark, tier).count() == scan(open_tier(tier)).to_table().num_rows
+
+
+def test_a_tier_by_name_is_looked_up_where_the_query_is_planned_and_not_by_workers(
+    spark, tier, tmp_path, monkeypatch
+):
+    (tmp_path / "pulsar-offload.toml").write_text(f'tiers.prod.url = "{tier}"')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # Spark's own processes do not have it
+    frame = read_offloaded(spark, "prod", topic="acme/cold/jstring", storage_options={})
+    assert frame.count() == 100
+    with pytest.raises(PySparkException, match="no driver or tier of this name"):
+        read(spark, "prod").count()
 
 
 def test_it_can_be_registered_by_hand(spark, tier):
