@@ -69,14 +69,20 @@ class Service:
         settings: TOML, besides where the metadata is.
         certificate: of the service; then it speaks TLS.
         command: `serve` or `own`, and its own flags.
+        metadata: the URL of its metadata store, if that is no database in `folder`.
+        within: a command that the service is run by.
     """
 
-    def __init__(self, folder, settings="", *, certificate=None, command=("serve",)):
+    def __init__(
+        self, folder, settings="", *, certificate=None, command=("serve",), metadata=None, within=()
+    ):
         self.port = free_port()
-        self.metadata = f"sqlite:{folder}/metadata.db"
+        self.metadata = metadata or f"sqlite:{folder}/metadata.db"
+        self._within = within
         self._folder, self._certificate, self._command = folder, certificate, command
         self.config = folder / "offload.toml"
-        self.config.write_text(f'[metadata]\nurl = "{self.metadata}"\noptions.create = true\n{settings}')
+        create = "" if metadata else "options.create = true\n"
+        self.config.write_text(f'[metadata]\nurl = "{self.metadata}"\n{create}{settings}')
 
     @property
     def url(self):
@@ -92,7 +98,8 @@ class Service:
         tls = []
         if self._certificate is not None:
             tls = ["--tls-certificate", str(self._certificate[0]), "--tls-key", str(self._certificate[1])]
-        command = [str(COMMAND), *self._command, "--config", str(self.config), "--port", str(self.port), *tls]
+        place = ["--config", str(self.config), "--port", str(self.port), *tls]
+        command = [*self._within, str(COMMAND), *self._command, *place]
         self._child = Child(command, self._folder / "service.log")
         self._child.wait_until(self._is_up)
         return self

@@ -2,6 +2,7 @@
 
     /admin/v2/persistent/…   topics: which there are, and what they are made of
     /admin/v2/schemas/…      schemas that are saved beside the tier which a topic's policies name
+    /healthz, /readyz        probes: this process answers; its metadata store does, too
     /                        leads to the page
     /ui                      a page for people: topics, what of them is offloaded, how their offloads stand
     policies                 see `policy_routes`
@@ -19,6 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, Generic, TypeVar
 
+import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -331,7 +333,10 @@ class _RecentAnswers:
 
 _T = TypeVar("_T")
 
-_HEALTH_WITHIN_S = 0.8
+log = structlog.get_logger("offload.admin")
+
+_READY_WITHIN_S = 0.8
+_READY_KEPT_S = 1.0
 _METRICS_WITHIN_S = 10.0
 
 
@@ -351,14 +356,18 @@ def make_app(
         registry: what `/metrics` shows; what offloads counts into the same.
     """
     has_answered = _TimedAnswer(
-        lambda: store.get("/admin/policies"), _HEALTH_WITHIN_S
+        lambda: store.get("/admin/policies"), _READY_WITHIN_S, kept_s=_READY_KEPT_S
     )  # it lists nothing, and needs no token
     collected = _TimedAnswer(lambda: generate_latest(registry), _METRICS_WITHIN_S)
 
-    async def health(_: Request) -> Response:
+    async def alive(_: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    async def ready(_: Request) -> Response:
         try:
             await has_answered()
-        except TimeoutError:
+        except (TimeoutError, OffloadError) as error:
+            log.warning("not ready", error=str(error) or f"no answer in {_READY_WITHIN_S} s")
             return refused(503, "the metadata store does not answer")
         return PlainTextResponse("ok")
 
@@ -370,7 +379,9 @@ def make_app(
 
     return Starlette(
         routes=[
-            AdminRoute("/admin/v2/brokers/health", health),
+            AdminRoute("/healthz", alive),
+            AdminRoute("/readyz", ready),
+            AdminRoute("/admin/v2/brokers/health", ready),
             AdminRoute("/metrics", metrics),
             *policy_routes(policies, lambda namespace: bool(topics.names(namespace))),
             *topic_routes(topics, policies),
@@ -393,18 +404,23 @@ def make_app(
 class _TimedAnswer(Generic[_T]):
     """A question that is asked once at a time, in a thread of its own; requests that come meanwhile get that answer.
 
+    Args:
+        kept_s: requests that come within this time after it was asked get that answer, too.
+
     Raises:
-        TimeoutError: there is no answer in time; the next request waits for the same one.
+        TimeoutError: there is no answer in time; the next request waits for the same one. Others: those of `ask`.
     """
 
-    def __init__(self, ask: Callable[[], _T], within_s: float) -> None:
-        self._ask, self._within_s = ask, within_s
+    def __init__(self, ask: Callable[[], _T], within_s: float, kept_s: float = 0.0) -> None:
+        self._ask, self._within_s, self._kept_s = ask, within_s, kept_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="asked")
         self._answer: Future[_T] | None = None
+        self._asked_at = 0.0
 
     async def __call__(self) -> _T:
-        if self._answer is None or self._answer.done():
-            self._answer = self._thread.submit(self._ask)
+        now = time.monotonic()
+        if self._answer is None or (self._answer.done() and now - self._asked_at >= self._kept_s):
+            self._answer, self._asked_at = self._thread.submit(self._ask), now
         answer = self._answer
         await asyncio.wait([asyncio.wrap_future(answer)], timeout=self._within_s)
         if not answer.done():

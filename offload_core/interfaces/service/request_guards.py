@@ -17,8 +17,11 @@ from offload_core.interfaces.service.admin_requests import answer_error, refused
 from offload_core.interfaces.service.tokens import Tokens
 from offload_hooks.errors import AccessDeniedError
 
-OPEN_PATHS = frozenset(("/admin/v2/brokers/health", "/", "/ui"))
-"""Paths that need no token: `/` leads to the page `/ui`, which is empty, and asks for a token itself."""
+_PROBES = frozenset(("/healthz", "/readyz", "/admin/v2/brokers/health"))
+
+OPEN_PATHS = _PROBES | {"/", "/ui"}
+"""Paths that need no token: probes answer `ok` and no more, `/` leads to the page `/ui`, which is empty, and asks
+for a token itself."""
 
 MAX_TARGET_BYTES = 8 << 10
 MAX_HEADERS = 100
@@ -27,8 +30,8 @@ MAX_HEAD_BYTES = 32 << 10
 
 _LOGGED_CHARACTERS = 1000
 _PIECE_BYTES = 64 << 10
-_UNHURRIED = frozenset(("/admin/v2/brokers/health", "/metrics"))
-"""Paths without a limit: they have threads of their own."""
+_UNHURRIED = _PROBES | {"/metrics"}
+"""Paths without a limit: they need no thread, or have one of their own."""
 
 log = structlog.get_logger("offload.admin")
 

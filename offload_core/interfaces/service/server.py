@@ -359,8 +359,9 @@ class _Ending:
         log.info("ending", signal=self._signal.name)
 
     def end(self) -> None:
-        """End the process."""
+        """End the process: by the signal, which has no effect on the first process of a container."""
         os.kill(os.getpid(), self._signal)
+        os._exit(128 + self._signal)
 
 
 def _check_certificate(service: ServiceSettings) -> None:

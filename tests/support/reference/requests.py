@@ -59,8 +59,16 @@ def _number(name, what):
 
 
 REQUESTS = {
+    "GET /healthz": RequestText(
+        what="whether the service answers, as liveness probes ask", gives="string", content="text/plain"
+    ),
+    "GET /readyz": RequestText(
+        what="whether the service and its metadata store answer, as readiness probes ask",
+        gives="string",
+        content="text/plain",
+    ),
     "GET /admin/v2/brokers/health": RequestText(
-        what="whether the service and its metadata store answer", gives="string", content="text/plain"
+        what="the same, as `pulsar-admin` asks it", gives="string", content="text/plain"
     ),
     "GET /metrics": RequestText(
         what="[metrics](metrics.md) for Prometheus", gives="string", content="text/plain"
