@@ -95,7 +95,10 @@ def test_npm_installs_by_the_lock_file_and_runs_no_scripts(commands):
         assert not name or package["integrity"].startswith("sha512-")
 
 
-@pytest.mark.parametrize("build", [install.versitygw, install.fake_gcs_server, install.actionlint])
+@pytest.mark.parametrize(
+    "build",
+    [install.versitygw, install.fake_gcs_server, install.actionlint, install.helm, install.promtool],
+)
 def test_go_builds_by_go_sum_only(build, commands):
     with pytest.raises(BuildError, match="not run"):
         build()
@@ -110,6 +113,8 @@ def test_go_s_modules_are_of_the_versions_that_folders_are_named_by():
     assert f"github.com/versity/versitygw v{install.VERSITYGW}" in (PINS / "s3" / "go.mod").read_text()
     assert f"fake-gcs-server v{install.FAKE_GCS_SERVER}" in (PINS / "gcs" / "go.mod").read_text()
     assert f"rhysd/actionlint v{install.ACTIONLINT}" in (PINS / "actionlint" / "go.mod").read_text()
+    assert f"helm.sh/helm/v3 v{install.HELM}" in (PINS / "helm" / "go.mod").read_text()
+    assert f"prometheus/prometheus v{install.PROMTOOL}" in (PINS / "promtool" / "go.mod").read_text()
 
 
 @pytest.mark.parametrize("pinned", [toolchains.GO_WHEEL, toolchains.NODE_WHEEL], ids=lambda path: path.stem)

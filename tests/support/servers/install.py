@@ -20,6 +20,8 @@ from servers.toolchains import ToolchainMissing, apt, go, java, javac, maven, no
 
 VERSITYGW = "1.8.0"  # also in s3/go.mod
 FAKE_GCS_SERVER = "1.56.1"  # also in gcs/go.mod
+HELM = "3.22.0"  # also in helm/go.mod
+PROMTOOL = "0.316.0"  # also in promtool/go.mod
 AZURITE = "3.35.0"  # also in azure/package.json
 HADOOP = "3.4.2"  # also in hdfs/pom.xml
 ACTIONLINT = "1.7.12"  # also in actionlint/go.mod
@@ -51,6 +53,17 @@ def actionlint() -> Path:
     """The program `actionlint`, which checks GitHub's workflows."""
     package = "github.com/rhysd/actionlint/cmd/actionlint"
     return _go_program("actionlint", "actionlint", ACTIONLINT, package, "go.mod")
+
+
+def helm() -> Path:
+    """The program `helm`, which renders charts."""
+    return _go_program("helm", "helm", HELM, "helm.sh/helm/v3/cmd/helm", "go.mod")
+
+
+def promtool() -> Path:
+    """The program `promtool`, which checks alert rules and runs their tests; without clients of clouds."""
+    package = "github.com/prometheus/prometheus/cmd/promtool"
+    return _go_program("promtool", "promtool", PROMTOOL, package, "go.mod", "-tags", "remove_all_sd")
 
 
 def azurite() -> tuple[Path, Path]:
@@ -207,16 +220,7 @@ def main() -> int:
     """
     failed = []
     for install in (
-        protoc,
-        versitygw,
-        fake_gcs_server,
-        azurite,
-        minihdfs,
-        oracle,
-        broker,
-        chromium,
-        axe,
-        actionlint,
+        *(protoc, versitygw, fake_gcs_server, azurite, minihdfs, oracle, broker, chromium, axe, actionlint),
     ):
         begun = time.monotonic()
         try:
@@ -233,12 +237,12 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _go_program(part: str, name: str, version: str, package: str, source: str) -> Path:
+def _go_program(part: str, name: str, version: str, package: str, source: str, *flags: str) -> Path:
     """Have Go build a package by a module's `go.mod` and `go.sum`; other versions or checksums are an error."""
     module = Path(__file__).with_name(part)
 
     def build(folder: Path, run: Run) -> None:
-        options = ["-C", str(module), "-mod=readonly", "-o", str(folder / name)]
+        options = ["-C", str(module), "-mod=readonly", *flags, "-o", str(folder / name)]
         run([str(go(part)), "build", *options, package], {})
 
     made_of = digest(module / source, module / "go.sum")
