@@ -5,12 +5,13 @@ import subprocess
 import pytest
 import yaml
 from image import ROOT, arguments, words
+from pages import blocks_of
 from required import need
 from servers import install
 from servers.toolchains import ToolchainMissing
 from service import KEY, Service
 
-from offload_core.writing.configuration import ServiceSettings
+from offload_core.writing.configuration import ServiceSettings, load_configuration
 
 CHART = ROOT / "deploy" / "helm" / "pulsar-offload"
 PORT = 8080
@@ -89,6 +90,18 @@ def test_the_service_starts_by_what_the_chart_makes_and_its_probes_answer(render
             answer = service.ask("GET", asked["path"], headers={"Host": "10.0.0.7:8080"})
             assert answer.status == 200, "as Kubernetes asks: by the pod's address, without a token"
         assert service.ask("GET", "/metrics").status == 401
+
+
+def test_the_values_that_the_page_shows_are_taken(helm, tmp_path):
+    page = ROOT / "docs" / "how-to" / "deploy.md"
+    (shown,) = [
+        each for each in blocks_of(page, ROOT) if each.heading == "Kubernetes" and each.language == "yaml"
+    ]
+    (tmp_path / "values.yaml").write_text(shown.code)
+    done = helm("template", "cold", str(CHART), "--values", str(tmp_path / "values.yaml"))
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "offload.toml").write_text(yaml.safe_load(shown.code)["config"])
+    assert load_configuration(tmp_path / "offload.toml").live.url == "zk://pulsar-zookeeper:2181"
 
 
 def test_the_pod_has_no_rights_that_it_does_not_need(rendered):

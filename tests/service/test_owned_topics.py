@@ -1,6 +1,7 @@
 """`offload own`: what policies say of topics that no other process has open is done by a process of its own."""
 
 import signal
+import time
 from contextlib import closing
 
 import pytest
@@ -304,6 +305,26 @@ def test_a_topic_is_streamed_by_its_policies_between_its_appends(tmp_path):
     with open_tier(tmp_path / "cold") as tier:
         rows = scan(tier, level="entries").to_table().to_pylist()
     assert [row["value"] for row in rows] == [b"0", b"more", b"1", b"more"]
+
+
+@pytest.mark.long
+def test_who_ends_it_amid_an_offload_finds_no_lease_no_owner_and_no_object(tmp_path):
+    """As Kubernetes ends a pod: by SIGTERM, and in less than the 30 s that it gives by default."""
+    slow = (
+        "threshold_in_bytes = 0\nmax_block_size_in_bytes = 5242880\nrate_limit_in_bytes_per_second = 4000000"
+    )
+    with own(tmp_path, slow) as service, owner(service.metadata, tmp_path) as environment:
+        with open_managed_ledger(environment, SERVED) as topic:
+            topic.add_entries([bytes(1 << 20)] * 40)  # 10 s at this rate, and 1.3 s for a block
+        wait_for(lambda: is_owned(environment) and info_of(environment).in_order[0].context)
+        began = time.monotonic()
+        service.end(signal.SIGTERM)
+        assert time.monotonic() - began < 20
+        assert info_of(environment).in_order[0].context is None, "the attempt, and its lease, are given up"
+        assert owner_of(info_of(environment)) is None
+    with open_tier(tmp_path / "cold") as tier:
+        assert not list(tier.store.list_objects())
+        assert not list(tier.store.list_uploads())
 
 
 @pytest.mark.long
