@@ -16,7 +16,7 @@ from offload_core.writing.configuration import ServiceSettings, load_configurati
 CHART = ROOT / "deploy" / "helm" / "pulsar-offload"
 PORT = 8080
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.nightly]  # helm takes minutes to build
 
 
 @pytest.fixture(scope="module")

@@ -150,6 +150,7 @@ def test_each_alert_says_what_is_wrong_how_bad_it_is_and_what_to_do():
     assert re.findall(r"`(PulsarOffload\w+)`", page) == [rule["alert"] for rule in ALERTS]
 
 
+@pytest.mark.nightly  # promtool takes minutes to build
 @pytest.mark.server
 def test_each_alert_fires_when_it_should_and_not_else():
     tests = Path(__file__).with_name("rules_test.yaml")

@@ -96,8 +96,7 @@ def test_npm_installs_by_the_lock_file_and_runs_no_scripts(commands):
 
 
 @pytest.mark.parametrize(
-    "build",
-    [install.versitygw, install.fake_gcs_server, install.actionlint, install.helm, install.promtool],
+    "build", [install.versitygw, install.fake_gcs_server, install.actionlint, install.helm, install.promtool]
 )
 def test_go_builds_by_go_sum_only(build, commands):
     with pytest.raises(BuildError, match="not run"):

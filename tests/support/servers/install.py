@@ -220,7 +220,16 @@ def main() -> int:
     """
     failed = []
     for install in (
-        *(protoc, versitygw, fake_gcs_server, azurite, minihdfs, oracle, broker, chromium, axe, actionlint),
+        protoc,
+        versitygw,
+        fake_gcs_server,
+        azurite,
+        minihdfs,
+        oracle,
+        broker,
+        chromium,
+        axe,
+        actionlint,
     ):
         begun = time.monotonic()
         try:
