@@ -1,5 +1,6 @@
 """Tables on a terminal of 80 columns: names, keys and numbers stay whole, and what matters least goes first."""
 
+import json
 import re
 
 import pytest
@@ -50,6 +51,43 @@ def test_payloads_are_folded_beside_positions_that_are_not(shown, tier):
     heading = next(line for line in lines if "__ledgerId" in line)
     assert heading.split() == ["__ledgerId", "__entryId", "__publishTime", "__key", "value"]
     assert max(map(len, lines)) <= 80
+
+
+def test_lines_have_no_blanks_at_their_ends_which_would_be_empty_lines(shown, tier):
+    assert [line for line in shown("ls", tier[0], "--ledgers") if line != line.rstrip()] == []
+
+
+def test_text_stands_below_its_row_where_there_is_no_room(shown, tier):
+    root, keys = tier
+    (root / f"{keys[0]}-index").unlink()
+    lines = shown("verify", root, "--topic", TOPIC)
+    row = next(number for number, line in enumerate(lines) if line.startswith(TOPIC))
+    assert lines[row] == f"{TOPIC}  {keys[0]}"
+    assert lines[row + 1] == "  where: ledger 7"
+    [wide] = [line for line in shown("verify", root, columns=160) if line.startswith(TOPIC)]
+    assert wide == f"{TOPIC}  {keys[0]}  ledger 7"
+
+
+def test_sentences_are_folded_between_words(shown, tier):
+    root, keys = tier
+    (root / f"{keys[0]}-index").unlink()
+    lines = shown("verify", root)
+    first = next(number for number, line in enumerate(lines) if line.startswith("What to do: "))
+    assert all(len(line) <= 80 for line in lines[first : first + 3])
+    [whole] = [line for line in shown("verify", root, columns=400) if line.startswith("What to do: ")]
+    assert " ".join(lines[first : lines.index("", first)]) == whole
+
+
+def test_columns_of_payloads_stay_and_those_beside_them_go(shown, tmp_path):
+    schema = {"type": "record", "name": "R", "fields": [{"name": name, "type": "long"} for name in "abcdef"]}
+    lay_out(tmp_path, pip17_object([entry(bytes(6))] * 2))
+    arguments = ["cat", tmp_path, "--topic", "acme/cold/orders", "--schemas", json.dumps(schema)]
+    heading = next(line for line in shown(*arguments) if line.startswith("a "))
+    assert heading.split()[:6] == list("abcdef")
+    assert len(heading) <= 80
+    names = ["a", "__topic", "__messageId", "__publishTime", "__producerName", "__sequenceId"]
+    asked = " ".join(shown(*arguments, "--columns", ",".join(names))).replace(":", "").split()
+    assert set(names) <= set(asked)  # none of those that were asked for is left out
 
 
 @pytest.mark.parametrize("arguments", [["cost"], ["verify"], ["du"]])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -77,6 +77,7 @@ def cat(
         raise OptionError("Parquet goes to a file", expected="--output FILE")
     if format_ is RowFormat.TABLE and output is not None:
         raise OptionError("a table is for the terminal", expected="--format jsonl or parquet with --output")
+    drop = _LEAST_NEEDED if options.columns is None else ()
     with scan.open(where) as tier:
         if options.columns is None and options.schemas is None:
             options = options.having(columns=_columns(options.level, format_))
@@ -84,7 +85,7 @@ def cat(
             rows = scan_tier(tier, scan.chosen(tier), options, task_bytes=_TASK_BYTES)
         if format_ is RowFormat.TABLE:
             shown = _TABLE_ROWS if limit is None else limit
-            print_messages(rows.schema, _batches(rows, limit, shown=False), shown)
+            print_messages(rows.schema, _batches(rows, limit, shown=False), shown, drop)
         elif format_ is RowFormat.PARQUET and output is not None:
             write_parquet(rows.schema, _batches(rows, limit, shown=True), output)
         else:
@@ -119,6 +120,7 @@ def head(
         offload head s3://bucket/prefix --topics-pattern '.*/orders.*' --limit 3
     """
     options = scan.options()
+    drop = _LEAST_NEEDED if options.columns is None else ()
     with scan.open(where) as tier:
         if options.columns is None and options.schemas is None:
             options = options.having(columns=_columns(options.level, RowFormat(format_)))
@@ -148,7 +150,7 @@ def head(
                     write_jsonl(found.to_batches(), None)
                 else:
                     out.print(Text(topic.label, style="bold"))
-                    print_messages(found.schema, found.to_batches(), limit)
+                    print_messages(found.schema, found.to_batches(), limit, drop)
                     out.print()
         if has_failed:
             raise typer.Exit(1)
@@ -175,23 +177,28 @@ def _batches(scan: Scan, limit: int | None, *, shown: bool) -> Iterator[pa.Recor
 
 _SHOWN_CHARACTERS = 60
 
-_LEAST_NEEDED = ("__batchIndex", "__messageProperties")
+_LEAST_NEEDED = (
+    "__batchIndex", "__messageProperties", "__partition", "__sequenceId", "__producerName", "__eventTime",
+    "__messageId", "__topic", "__publishTime", "__key",
+)  # fmt: skip
 _NAMES_AND_NUMBERS = ("__ledgerId", "__entryId", "__batchIndex", "__publishTime", "__key", "__topic")
 
 
-def print_messages(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int) -> None:
-    """Print at most `limit` rows, and a note if there are more."""
+def print_messages(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int, drop: Sequence[str]
+) -> None:
+    """Print at most `limit` rows, and a note if there are more; see `print_table` for `drop`."""
     table = Table(*schema.names, box=None, pad_edge=False)
     prose = [name for name in schema.names if name not in _NAMES_AND_NUMBERS]
     for count, row in enumerate(python_rows(batches)):
         if count == limit:
-            print_table(table, drop=_LEAST_NEEDED, prose=prose)
+            print_table(table, drop=drop, prose=prose)
             err.print(
                 f"{limit} rows are shown; there are more. Ask with --limit, or write all with --format."
             )
             return
         table.add_row(*(Text(_shown(row[name])) for name in schema.names))
-    print_table(table, drop=_LEAST_NEEDED, prose=prose)
+    print_table(table, drop=drop, prose=prose)
 
 
 def write_jsonl(batches: Iterable[pa.RecordBatch], output: Path | None) -> None:

@@ -294,7 +294,7 @@ def print_costs(costs: Costs) -> None:
         taken = "the prices of the default class are taken"
         err.print(printable(f"no prices for the storage class {name}: {taken}"), style="yellow", markup=False)
     out.print("Stored, by topic and month", style="bold", soft_wrap=True)
-    print_table(_stored_table(costs), drop=("parts", "objects", "copies", "month"))
+    print_table(_stored_table(costs), drop=("parts", "objects", "copies", "requests to write", "month"))
     if costs.scan is not None:
         title = f"One full scan of it, in {count_text(costs.scan.partitions, 'partition')}"
         out.print(f"\n{title}", style="bold", highlight=False, soft_wrap=True)

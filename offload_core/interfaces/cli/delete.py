@@ -23,7 +23,7 @@ from offload_core.interfaces.cli.command_options import (
 from offload_core.interfaces.cli.configured import ConfigFile, metadata_flags, open_service
 from offload_core.interfaces.cli.gc import GarbageRecords, ScopeOptions, finish, show
 from offload_core.interfaces.cli.ls import inventory
-from offload_core.interfaces.cli.terminal import err, print_line, size
+from offload_core.interfaces.cli.terminal import print_line, print_note, size
 from offload_core.maintenance.gc import (
     CollectionSummary,
     Proof,
@@ -290,4 +290,4 @@ def _say(proof: Proof) -> None:
         line = f"a last listing found {proof.count:,} objects and uploads of it"
         if proof.unknown:
             line += f", and {proof.unknown:,} that may be another cluster's, or could not be looked at"
-    err.print(line, highlight=False, soft_wrap=True)
+    print_note(line)

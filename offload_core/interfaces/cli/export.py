@@ -14,7 +14,8 @@ import typer
 from offload_core.interfaces.cli.command_options import ExecutorOptions, TierOptions, command, named
 from offload_core.interfaces.cli.long_work import LongWork, long_work
 from offload_core.interfaces.cli.scan_options import ExportedMessages
-from offload_core.interfaces.cli.terminal import err, printable, size
+from offload_core.interfaces.cli.terminal import print_note, size
+from offload_core.metadata.catalogue.summaries import count_text
 from offload_core.reading.export import ExportReport, FileFormat, ParquetOptions
 from offload_core.reading.export import export as export_topics
 from offload_core.reading.scan import DEFAULT_TASK_BYTES
@@ -100,14 +101,11 @@ def export(
 
 def _say(report: ExportReport) -> None:
     if report.complete and not report.files:
-        err.print(_nothing_new(report), markup=False, highlight=False, soft_wrap=True)
+        print_note(_nothing_new(report))
         return
     cut = "" if report.complete else "; stopped before the end, the next export goes on from there"
-    err.print(
-        f"{report.rows:,} rows in {report.files:,} files, {size(report.size_bytes)}{cut}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    files = count_text(report.files, "file")
+    print_note(f"{count_text(report.rows, 'row')} in {files}, {size(report.size_bytes)}{cut}")
 
 
 def _nothing_new(report: ExportReport) -> str:
@@ -118,7 +116,7 @@ def _nothing_new(report: ExportReport) -> str:
             else "nothing to export: there are no messages"
         )
     [(topic, position)] = report.since.items()
-    return printable(f"nothing new: {topic} is exported up to {position.ledger_id}:{position.entry_id}")
+    return f"nothing new: {topic} is exported up to {position.ledger_id}:{position.entry_id}"
 
 
 @contextlib.contextmanager
@@ -128,11 +126,7 @@ def _says_how_to_go_on() -> Iterator[None]:
         yield
     except (StoreError, FormatError, DataLossError) as error:
         if not isinstance(error, FileNotFoundError):
-            err.print(
-                "broken off: what was committed stays, the next export goes on from there",
-                highlight=False,
-                soft_wrap=True,
-            )
+            print_note("broken off: what was committed stays, the next export goes on from there")
         raise
 
 
@@ -158,8 +152,7 @@ def _ended_by_signal(work: LongWork) -> Iterator[_Ended]:
         ended.number = number
         ended.event.set()
         signal.signal(number, before[number])
-        text = f"ending after what is under way; once more to break off. {work.state()}"
-        err.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+        print_note(f"ending after what is under way; once more to break off. {work.state()}")
 
     for kind in (signal.SIGINT, signal.SIGTERM):
         before[kind] = signal.signal(kind, end)

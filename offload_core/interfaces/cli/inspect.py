@@ -281,12 +281,16 @@ def _print(
         facts.add_row("compression", index.sequence_file.header.compression.value)
     facts.add_row("data object", cell(f"{key.data_key}, {_size_note(index, data)}"))
     facts.add_row("index object", cell(f"{key.index_key}, {index_stat.size_bytes:,} bytes"))
-    for name, value in sorted((data or index_stat).user_metadata.items()):
-        facts.add_row(cell(name), cell(value))
     lost = ObjectMarks.of((data or index_stat).user_metadata).lost
     if lost is not None:
         facts.add_row("lost entries", cell(f"it was saved from a damaged object, and lacks {lost.pack()}"))
     print_table(facts)
+    metadata = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in sorted((data or index_stat).user_metadata.items()):
+        metadata.add_row(cell(name), cell(value))
+    if metadata.rows:
+        out.print("\n[bold]user metadata[/bold]")
+        print_table(metadata)
     for ledger in index.ledgers:
         out.print(f"\n[bold]ledger {ledger.ledger_id}[/bold]")
         about = Table("name", "fact", box=None, show_header=False, pad_edge=False)

@@ -10,7 +10,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TextIO
 
 from offload_core.interfaces.cli.interruption import ENDS_WITHIN_S, when_interrupted
-from offload_core.interfaces.cli.terminal import duration, err, printable, size
+from offload_core.interfaces.cli.terminal import duration, err, print_note, printable, size
 from offload_hooks.counts import StoreCounts, counted
 from offload_hooks.errors import OffloadError
 
@@ -211,4 +211,4 @@ class _Told:
 
 
 def _print(text: str) -> None:
-    err.print(printable(f"offload: {text}"), markup=False, highlight=False, soft_wrap=True)
+    print_note(f"offload: {text}")

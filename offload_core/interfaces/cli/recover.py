@@ -181,7 +181,7 @@ def _print(found: Iterator[Recovered], *, written: bool) -> None:
     for heading, lines in (("Not known of any topic:", NEVER_KNOWN), ("Recorded by a rule:", APPROXIMATE)):
         out.print(heading, highlight=False)
         for line in lines:
-            out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+            print_line(f"  {line}")
 
 
 def _unknown_table(facts: Sequence[UnknownFact]) -> Table:

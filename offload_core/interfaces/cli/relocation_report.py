@@ -16,11 +16,9 @@ from offload_core.interfaces.cli.terminal import (
     cell,
     duration,
     id_ranges,
-    out,
     print_failure,
     print_line,
     print_table,
-    printable,
     size,
     table_of,
 )
@@ -122,9 +120,8 @@ def show_copied(result: PlainResult, *, as_json: bool) -> None:
         typer.echo(json.dumps(fields))
     elif result.status is not PlainStatus.THERE:
         why = f": {error}" if error else ""
-        style = "red" if result.status in _LEFT else None
-        text = f"{result.status.value}  {result.key.data_key}  {size(result.size_bytes)}{why}"
-        out.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
+        style = "red" if result.status in _LEFT else ""
+        print_line(f"{result.status.value}  {result.key.data_key}  {size(result.size_bytes)}{why}", style)
 
 
 def _table(done: Relocated) -> Table:

@@ -26,10 +26,10 @@ from offload_core.interfaces.cli.command_options import (
 from offload_core.interfaces.cli.nothing_found import chosen_topics, nothing_at
 from offload_core.interfaces.cli.terminal import (
     cell,
-    err,
     id_ranges,
     out,
     print_line,
+    print_note,
     print_table,
     printable,
     size,
@@ -159,11 +159,8 @@ def delete(
             _show(chosen, done if changes.yes else None, allowed, freed, as_json=as_json)
     changed = sum(allowed.allows(each.verdict) for each in chosen) - len(done) if changes.yes else 0
     if changed:
-        err.print(
-            f"{changed} objects stay, as their records have changed meanwhile: call it again",
-            style="yellow",
-            highlight=False,
-            soft_wrap=True,
+        print_note(
+            f"{changed} objects stay, as their records have changed meanwhile: call it again", "yellow"
         )
     would_act = not changes.yes and (
         any(allowed.allows(each.verdict) for each in chosen)
@@ -209,12 +206,10 @@ def _show(
     out.print(f"{len(due)} streaming objects, {total}, {what}; {kept} kept", highlight=False)
     named_still = sum(each.verdict is Verdict.HOT for each in due)
     if named_still:
-        err.print(
+        print_note(
             f"{named_still} of them are named by records, whose ledgers have hot copies: release their segments "
             "(--release), or these are taken for offloaded.",
-            style="yellow",
-            highlight=False,
-            soft_wrap=True,
+            "yellow",
         )
 
 

@@ -7,18 +7,20 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
+from textwrap import wrap
 from time import monotonic, sleep
 from typing import Any, BinaryIO
 
 import typer
 from rich.console import Console
 from rich.measure import Measurement
-from rich.table import Table
+from rich.segment import Segment
+from rich.table import Column, Table
 from rich.text import Text
 
 from offload_core.metadata.catalogue.summaries import bytes_text
@@ -60,9 +62,10 @@ def table_of(*names: str, right: Collection[str] = ()) -> Table:
     return table
 
 
-_WIDEST = 100_000
 _LEAST_PROSE = 20
 """Characters of a line of text that is folded, at least."""
+_BETWEEN = 2
+"""Blanks between two columns, and before what stands below a row."""
 
 
 def print_table(table: Table, *, drop: Collection[str] = (), prose: Collection[str] = ()) -> None:
@@ -70,26 +73,83 @@ def print_table(table: Table, *, drop: Collection[str] = (), prose: Collection[s
 
     Args:
         drop: columns that a terminal may have no room for: the first ones go first. What is too wide then runs over.
-        prose: columns whose text is folded to the room that there is.
+        prose: columns whose text is folded to the room that there is; where there is none, it stands below its row.
     """
     for column in table.columns:
         column.no_wrap, column.overflow = str(column.header) not in prose, "fold"
-    out.print(_fitted(table, drop) if out.is_terminal else table, crop=False)
+    if not out.is_terminal:
+        out.print(table, crop=False)
+        return
+    table, below = _fitted(table, drop), []
+    if _least(table) > out.width:
+        below = [column for column in table.columns if not column.no_wrap]
+        for column in below:
+            table = _without(table, str(column.header))
+        table.width = _least(table)
+    _print_rows(table, below)
 
 
 def _fitted(table: Table, drop: Collection[str]) -> Table:
-    wide = out.options.update(width=_WIDEST)
     for column in table.columns:
-        widest = max(Measurement.get(out, wide, each).maximum for each in (column.header, *column.cells))
-        column.min_width = widest if column.no_wrap else min(widest, _LEAST_PROSE)
-    least, most = Measurement.get(out, wide, table)
+        column.max_width = _widest(column)
+        column.min_width = column.max_width if column.no_wrap else min(column.max_width, _LEAST_PROSE)
     for name in drop:
-        if least <= out.width:
+        if _least(table) <= out.width:
             break
         table = _without(table, name)
-        least, most = Measurement.get(out, wide, table)
-    table.width = max(least, min(most, out.width))
+    most = _with_gaps(column.max_width or 0 for column in table.columns)
+    table.width = max(_least(table), min(most, out.width))
     return table
+
+
+def _least(table: Table) -> int:
+    return _with_gaps(column.min_width or 0 for column in table.columns)
+
+
+def _widest(column: Column) -> int:
+    wide = out.options.update(width=_WIDEST)
+    return max(Measurement.get(out, wide, each).maximum for each in (column.header, *column.cells))
+
+
+_WIDEST = 100_000
+
+
+def _with_gaps(widths: Iterable[int]) -> int:
+    return sum(each + _BETWEEN for each in widths) - _BETWEEN
+
+
+def _print_rows(table: Table, below: Sequence[Column]) -> None:
+    """Print lines without the blanks at their ends, which would run over, and after each row what stands below it."""
+    lines = iter(out.render_lines(table, out.options.update(width=table.width or out.width), pad=False))
+    texts = zip(*(column.cells for column in below), strict=True)
+    cells = zip(*(column.cells for column in table.columns), strict=True)
+    if table.show_header:
+        _print_line(next(lines, []))
+    for row, of_row in zip(cells, texts, strict=True) if below else ():
+        for line in islice(lines, max(str(each).count("\n") + 1 for each in row)):
+            _print_line(line)
+        for column, text in zip(below, of_row, strict=True):
+            if str(text):
+                _print_folded(out, f"{' ' * _BETWEEN}{column.header}: {text}")
+    for line in lines:
+        _print_line(line)
+
+
+def _print_line(segments: Sequence[Segment]) -> None:
+    text = Text.assemble(*((each.text, each.style or "") for each in segments))
+    text.rstrip()
+    out.print(text, soft_wrap=True)
+
+
+def _print_folded(console: Console, text: str, style: str = "") -> None:
+    """Print a line; on a terminal it is folded between words, and goes on where it began."""
+    if console.is_terminal:
+        indent = " " * (len(text) - len(text.lstrip(" ")))
+        lines = wrap(
+            text, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        text = "\n".join(lines)
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def _without(table: Table, name: str) -> Table:
@@ -102,6 +162,7 @@ def _without(table: Table, name: str) -> Table:
             no_wrap=column.no_wrap,
             overflow=column.overflow,
             min_width=column.min_width,
+            max_width=column.max_width,
         )
     for row in zip(*(column.cells for column in kept), strict=True):
         less.add_row(*row)
@@ -132,19 +193,22 @@ def id_ranges(ids: Sequence[int]) -> str:
 
 def warn(what: str) -> None:
     """Print a warning on the standard error."""
-    err.print(
-        printable(f"offload: warning: {what}"), style="yellow", markup=False, highlight=False, soft_wrap=True
-    )
+    print_note(f"offload: warning: {what}", "yellow")
 
 
-def print_line(text: str) -> None:
-    """Print a line as it is, however long."""
-    out.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+def print_line(text: str, style: str = "") -> None:
+    """Print a line; on a terminal it is folded between words."""
+    _print_folded(out, printable(text), style)
+
+
+def print_note(text: str, style: str = "") -> None:
+    """Print a line on the standard error, as `print_line` does."""
+    _print_folded(err, printable(text), style)
 
 
 def print_failure(text: str) -> None:
     """Print in red what failed, on the standard error."""
-    err.print(printable(f"offload: {text}"), style="red", markup=False, highlight=False, soft_wrap=True)
+    print_note(f"offload: {text}", "red")
 
 
 def print_unexpected(error: BaseException) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from offload_core.interfaces.cli.command_options import (
     AllowEmpty,
@@ -28,7 +27,6 @@ from offload_core.interfaces.cli.nothing_found import require_something
 from offload_core.interfaces.cli.terminal import (
     cell,
     err,
-    out,
     print_failure,
     print_line,
     print_streamed,
@@ -191,7 +189,7 @@ def _place(finding: Finding) -> tuple[str, str, str, int]:
 def _print_same(code: Code, findings: Sequence[Finding]) -> None:
     """Print the findings of one kind, with what they mean and what helps."""
     style = _COLORS[code.severity]
-    out.print(Text(f"{code.severity.value}: {code.value}: {code.meaning}", style=style), soft_wrap=True)
+    print_line(f"{code.severity.value}: {code.value}: {code.meaning}", style)
     rows = [
         {
             "topic": (finding.topic or "").removeprefix("persistent://"),
@@ -206,7 +204,7 @@ def _print_same(code: Code, findings: Sequence[Finding]) -> None:
     table = table_of(*columns)
     for row in rows:
         table.add_row(*(cell(row[name]) for name in columns))
-    print_table(table, prose=("expected", "found"))
+    print_table(table, prose=("where", "expected", "found"))
     print_line(f"What to do: {code.helps}.")
     print_line("")
 
