@@ -15,7 +15,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    ValidationError,
+)
 
 from offload_core.metadata.catalogue.catalogue_cache import FOLDER_VARIABLE
 from offload_core.metadata.policies import OffloadPolicies, RetentionPolicies, parse_policies
@@ -26,6 +34,9 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+Names = Annotated[frozenset[str], PlainSerializer(sorted, return_type=list[str], when_used="json")]
+"""Names in any order, shown in the same one each time."""
 
 
 def _policies(given: Any) -> Any:
@@ -151,8 +162,8 @@ class TokenSettings(Section):
     role_claim: str = "sub"
     audience_claim: str = "aud"
     audience: str | None = None
-    superuser_roles: frozenset[str] = frozenset()
-    tenant_admin_roles: dict[str, frozenset[str]] = Field(default_factory=dict)
+    superuser_roles: Names = frozenset()
+    tenant_admin_roles: dict[str, Names] = Field(default_factory=dict)
 
 
 MAX_REQUESTS = 32
@@ -171,7 +182,7 @@ class TenantPlace(Section):
         options: what else a policy may and must name, by the driver's names.
     """
 
-    tenants: frozenset[str] = frozenset()
+    tenants: Names = frozenset()
     driver: str
     endpoint: str = ""
     bucket: str = ""
@@ -208,7 +219,7 @@ class ServiceSettings(Section):
     tls_key: Path | None = None
     tokens: TokenSettings = TokenSettings()
     tenant_places: tuple[TenantPlace, ...] = ()
-    tenant_filters: frozenset[str] = frozenset(("disabled", "transactions"))
+    tenant_filters: Names = frozenset(("disabled", "transactions"))
     upkeep_interval_s: Annotated[float, Field(gt=0)] = 10.0
     upkeep_threads: Annotated[int, Field(ge=1, le=1000)] = 2
     offload_threads: Annotated[int, Field(ge=1, le=1000)] = 4

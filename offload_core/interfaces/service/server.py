@@ -24,7 +24,8 @@ import ssl
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 import structlog
@@ -184,17 +185,25 @@ class BoundedProtocol(H11Protocol):
 
 
 class BoundedServer(uvicorn.Server):
-    """Uvicorn's server, whose connections are accepted here."""
+    """Uvicorn's server, whose connections are accepted here.
 
-    def __init__(self, config: uvicorn.Config, connections: ClientConnections) -> None:
+    Args:
+        announce: called when it accepts connections, and ends by a signal.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, connections: ClientConnections, announce: Callable[[], object]
+    ) -> None:
         super().__init__(config)
         self._connections = connections
+        self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """See uvicorn: accept connections of these sockets."""
         await self.lifespan.startup()
         self.servers = [_Listener(self, self._connections, each) for each in sockets or []]  # type: ignore[misc]
         self.started = True
+        self._announce()
 
 
 class _Listener:
@@ -326,10 +335,9 @@ def serve(configuration: Configuration, take: Collection[TopicName] | None = Non
         scheme = "http" if service.tls_certificate is None else "https"
         shown = f"[{host}]" if ":" in host else host
         most = most_connections(service.max_connections)
-        log.info(
-            "listening", url=f"{scheme}://{shown}:{port}", tokens=tokens is not None, max_connections=most
-        )
-        ending = _Ending(BoundedServer(config, ClientConnections(most, service.request_timeout_s)))
+        facts = {"url": f"{scheme}://{shown}:{port}", "tokens": tokens is not None, "max_connections": most}
+        connections = ClientConnections(most, service.request_timeout_s)
+        ending = _Ending(BoundedServer(config, connections, partial(log.info, "listening", **facts)))
         ending.server.run(sockets=[listening])
         ending.begin(service.stop_timeout_s)
     ending.end()
