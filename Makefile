@@ -33,6 +33,7 @@ proto: $(READY)
 
 reference: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python -m reference
+	PYTHONPATH=tests/support $(BIN)/python -m gallery
 
 docs: $(READY)
 	$(BIN)/python -m mkdocs build --strict

@@ -1,0 +1,1 @@
+"""Recorded sessions of the command `offload` (`docs/gallery`): their commands run on a terminal when pages are made."""
