@@ -262,7 +262,7 @@ def _row(outcome: RemovalOutcome, now: datetime) -> list[Any]:
     return [
         cell(garbage.kind.value),
         cell(place),
-        cell(None if garbage.topic is None else str(garbage.topic)),
+        cell(None if garbage.topic is None else garbage.topic.full.removeprefix("persistent://")),
         size(garbage.size_bytes),
         f"{hours / 24:,.0f} d" if hours >= 48 else f"{hours:,.0f} h",
         cell(what),
