@@ -96,6 +96,9 @@ OF_A_SERVICE = {
     },
 }
 
+SERVES = {"own", "serve"}
+"""They write their log to the standard error as it is when they begin, for as long as the process lives."""
+
 ALONE = {"plugins": "", "plugins new": "driver nosuch/place", "warm": ""}
 """What needs neither a tier nor a service."""
 
@@ -171,18 +174,20 @@ def test_a_user_without_rights_is_told_so(offload, folder, name, versitygw):
 
 
 @pytest.mark.parametrize("name", OF_A_SERVICE)
-def test_settings_that_are_not_there_are_wrong_use(offload, folder, name):
+def test_settings_that_are_not_there_are_wrong_use(offload, offload_process, folder, name):
     given = shlex.split(OF_A_SERVICE[name])
-    result = offload(*name.split(), *given, "--config", folder / "nosuch.toml")
+    run = offload_process if name in SERVES else offload
+    result = run(*name.split(), *given, "--config", folder / "nosuch.toml")
     assert no_trace(result.err)
     assert (result.code, "nosuch.toml" in result.err) == (2, True), result
 
 
 @pytest.mark.parametrize("name", OF_A_SERVICE)
-def test_records_that_cannot_be_opened_are_named(offload, folder, name):
+def test_records_that_cannot_be_opened_are_named(offload, offload_process, folder, name):
     config = configuration_file(folder)
     given = ["--config", config, "--metadata", f"sqlite:{folder}/nosuch/records.db"]
-    result = offload(*name.split(), *shlex.split(OF_A_SERVICE[name]), *given)
+    run = offload_process if name in SERVES else offload
+    result = run(*name.split(), *shlex.split(OF_A_SERVICE[name]), *given)
     assert no_trace(result.err)
     if name not in ("config show",):  # which opens nothing
         assert result.code in (1, 2), result

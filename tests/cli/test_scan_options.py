@@ -18,7 +18,10 @@ OF_SPARK_ONLY = {
     *("maxBytesPerTrigger", "maxOffsetsPerTrigger", "refreshIntervalMs"),
 }
 OF_CAT_ONLY = {"ledger", "level"}
-OTHERWISE = {"path": "URL", "layers": "--layer", "topics": "--topic", "tiers": "--also-tier"}
+OTHERWISE = {
+    **{"path": "URL", "layers": "--layer", "storage_options": "--option"},
+    **{"topics": "--topic", "tiers": "--also-tier"},
+}
 
 
 @pytest.mark.parametrize("command", ["cat", "export"])

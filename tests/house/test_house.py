@@ -37,7 +37,9 @@ def test_the_version_stands_in_one_place():
     assert newest is not None
     assert PROJECT["version"] == pulsar_offload.__version__ == newest[1]
     written = re.compile(r"pulsar[_-]offload[-= ]+v?\d+\.\d|__version__ = ")
+    recorded = ROOT / "docs" / "gallery"  # what commands print, made anew with each version
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "CITATION.cff"]
+    pages = [page for page in pages if recorded not in page.parents]
     modules = (ROOT / "pulsar_offload").rglob("*.py")
     assert [path for path in (*pages, *modules) if written.search(path.read_text())] == []
 

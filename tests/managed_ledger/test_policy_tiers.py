@@ -298,11 +298,11 @@ def test_without_a_driver_there_are_only_those_that_were_known(tiers, to, named,
 def test_a_tier_that_takes_long_to_open_holds_nobody_up(tiers, to, tmp_path, monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
 
-    def slow_store(driver, **given):
+    def slow_store(name, **given):
         if given["root"].endswith("slow"):
             begun.set()
             assert go_on.wait(DEADLINE_S)
-        return open_store(driver, **given)
+        return open_store(name, **given)
 
     monkeypatch.setattr(policy_tiers, "open_store", slow_store)
 
