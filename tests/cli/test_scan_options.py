@@ -19,8 +19,11 @@ OF_SPARK_ONLY = {
 }
 OF_CAT_ONLY = {"ledger", "level"}
 OTHERWISE = {
-    **{"path": "URL", "layers": "--layer", "storage_options": "--option"},
-    **{"topics": "--topic", "tiers": "--also-tier"},
+    "path": "URL",
+    "layers": "--layer",
+    "storage_options": "--option",
+    "topics": "--topic",
+    "tiers": "--also-tier",
 }
 
 
