@@ -99,7 +99,7 @@ class LongWork:
     def drawn(self) -> Iterator[None]:
         """Show it in the block: a bar on a terminal, elsewhere lines."""
         ended = threading.Event()
-        show = self._draw if err.is_terminal else self._print
+        show = self._draw if err.is_terminal else self._log
         showing = threading.Thread(target=show, args=(ended,), name="offload-progress", daemon=True)
         showing.start()
         try:
@@ -108,9 +108,9 @@ class LongWork:
             ended.set()
             showing.join()
 
-    def _print(self, ended: threading.Event) -> None:
+    def _log(self, ended: threading.Event) -> None:
         while not ended.wait(LINE_EVERY_S) and not self._is_broken_off:
-            _print(self.state())
+            print_note(f"offload: {self.state()}")
 
     def _draw(self, ended: threading.Event) -> None:
         if ended.wait(_DRAWN_EVERY_S):
@@ -134,7 +134,7 @@ class LongWork:
         self._is_broken_off = True
         if err.is_terminal:
             sleep(2 * _DRAWN_EVERY_S)  # until the bar is gone
-        _print(f"broken off. {self.state()}{f'. {go_on}' if go_on else ''}")
+        print_note(f"offload: broken off. {self.state()}{f'. {go_on}' if go_on else ''}")
 
 
 @contextmanager
@@ -161,7 +161,7 @@ def long_work(
     ):
         yield work
     if logs and work.is_long:
-        _print(work.state())
+        print_note(f"offload: {work.state()}")
 
 
 @contextmanager
@@ -208,7 +208,3 @@ class _Told:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-def _print(text: str) -> None:
-    print_note(f"offload: {text}")

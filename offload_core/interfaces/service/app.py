@@ -271,7 +271,7 @@ def _row(topics: RecordedTopics, name: TopicName) -> dict[str, Any] | None:
 
 
 def _state_of(status: OffloadStatus, ledgers: Sequence[LedgerRecord]) -> str:
-    """In words: by the service's own offload while that runs or has failed, else by the record, whoever changed it."""
+    """In words: by the service's own offload while that runs or has failed, else by the record, of any process."""
     sealed = [ledger for ledger in ledgers if ledger.info.is_closed]
     offloaded = sum(ledger.is_fully_offloaded for ledger in sealed)
     holders = {lease.holder for ledger in ledgers if (lease := _lease_held(ledger)) is not None}

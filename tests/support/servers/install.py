@@ -163,7 +163,7 @@ def chromium() -> tuple[Path, dict[str, str]]:
 
 
 def axe() -> Path:
-    """The program of axe-core, which runs in a page and names what is not accessible; a package of Python has it."""
+    """The program of axe-core, which runs in a page and names what is inaccessible; a package of Python has it."""
     return _packages("axe", "axe/requirements.txt") / "axe_playwright_python" / "axe.min.js"
 
 
