@@ -51,7 +51,7 @@ def du(
         opener = records.opener(tier)
         with (
             nullcontext() if opener is None else opener() as known,
-            long_work("counting") as work,
+            long_work("counting", logs=True) as work,
             missing_warned_of(FoundTopics.of(topic if by is By.PLACE else None), tier.store, prefix) as seen,
         ):
             usage = measure(
