@@ -40,7 +40,8 @@ docs: $(READY)
 
 dist: $(READY)
 	rm -rf dist
-	$(BIN)/python -m hatchling build
+	OFFLOAD_HOOKS="==$$($(BIN)/python -m hatchling version)" $(BIN)/python -m hatchling build
+	cd hooks && ../$(BIN)/python -m hatchling build --directory ../dist
 
 # TAG is v and the version; a project without a home of its own is not released.
 release: dist
@@ -59,8 +60,8 @@ clean:
 $(READY): EXTRAS := test
 $(DEMO_READY): EXTRAS := spark,cli
 
-$(READY) $(DEMO_READY): pyproject.toml constraints.txt
+$(READY) $(DEMO_READY): pyproject.toml hooks/pyproject.toml constraints.txt
 	$(BIN)/python -c "" 2>/dev/null || rm -rf .venv
 	test -d .venv || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	OFFLOAD_HOOKS= $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable hooks --editable '.[$(EXTRAS)]'
 	touch $(DEMO_READY) $@

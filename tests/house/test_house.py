@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pluggy
 import pytest
 import tomllib
 import yaml
@@ -17,7 +18,10 @@ import pulsar_offload
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = SETTINGS["project"]
+DEPENDENCIES = SETTINGS["tool"]["hatch"]["metadata"]["hooks"]["custom"]["dependencies"]
+HOOKS = tomllib.loads((ROOT / "hooks" / "pyproject.toml").read_text())["project"]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +133,7 @@ def test_everything_is_pinned_and_the_pins_hold_here():
         line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
     )
     lowered = {re.sub(r"[-_.]+", "-", name).lower(): pin for name, pin in pins.items()}
-    for requirement in [*PROJECT["dependencies"], "pyspark", "typer", "rich", "hypothesis", "mypy"]:
+    for requirement in [*DEPENDENCIES, "pyspark", "typer", "rich", "hypothesis", "mypy"]:
         name = re.split(r"[<>=\[]", requirement)[0]
         assert version(name) == lowered[re.sub(r"[-_.]+", "-", name).lower()], name
 
@@ -137,7 +141,7 @@ def test_everything_is_pinned_and_the_pins_hold_here():
 def test_the_lowest_versions_that_are_tried_are_those_of_the_project():
     text = (ROOT / "tests/support/servers/pyspark/requirements-lowest.txt").read_text()
     tried = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
-    for requirement in PROJECT["dependencies"]:
+    for requirement in DEPENDENCIES:
         name, lowest = requirement.split(">=")
         assert f"{tried[name]}.".startswith(f"{lowest}."), name
 
@@ -155,7 +159,6 @@ def test_the_wheel_has_everything(tmp_path):
     names = names_in_wheel(ROOT, tmp_path)
     for folder, package in (
         (".", "offload_core"),
-        ("hooks", "offload_hooks"),
         ("drivers", "offload_drivers"),
         ("drivers", "offload_layers"),
         ("proto", "offload_proto"),
@@ -166,6 +169,7 @@ def test_the_wheel_has_everything(tmp_path):
         wanted = {path.relative_to(ROOT / folder).as_posix() for path in here.rglob("*.py")}
         assert wanted <= names
         assert package == "pyspark_pulsar_offload" or f"{package}/py.typed" in names
+    assert not [name for name in names if name.startswith("offload_hooks")]
     template = ROOT / "offload_core" / "interfaces" / "cli" / "driver_template"
     parts = {
         path.relative_to(ROOT).as_posix()
@@ -186,6 +190,54 @@ def test_the_wheel_has_everything(tmp_path):
         "NOTICE",
     }
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "docs"))]
+
+
+@pytest.mark.install
+@pytest.mark.parametrize(
+    ("setting", "requirement"),
+    [(None, f" @ {(ROOT / 'hooks').as_uri()}"), ("==1.2.3", "==1.2.3"), ("", "")],
+    ids=["checkout", "release", "editable"],
+)
+def test_the_hooks_are_taken_from_the_checkout_and_of_a_release_by_version(
+    tmp_path, monkeypatch, setting, requirement
+):
+    if setting is not None:
+        monkeypatch.setenv("OFFLOAD_HOOKS", setting)
+    names = names_in_wheel(ROOT, tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    (metadata,) = [name for name in names if name.endswith("/METADATA")]
+    lines = zipfile.ZipFile(wheel).read(metadata).decode().splitlines()
+    assert f"Requires-Dist: {HOOKS['name']}{requirement}" in lines
+    assert wheel.stat().st_size < 2_000_000
+
+
+@pytest.mark.install
+def test_the_hooks_need_pluggy_and_nothing_else(tmp_path):
+    assert [re.split(r"[<>=]", each)[0] for each in HOOKS["dependencies"]] == ["pluggy"]
+    names = names_in_wheel(ROOT / "hooks", tmp_path)
+    package = ROOT / "hooks" / "offload_hooks"
+    modules = {path.relative_to(ROOT / "hooks").as_posix() for path in package.rglob("*.py")}
+    assert modules | {"offload_hooks/py.typed"} <= names
+    assert {name.rpartition("/")[2] for name in names if "/licenses/" in name} == {"LICENSE", "NOTICE"}
+    (wheel,) = tmp_path.glob("*.whl")
+    assert f"-{PROJECT['version']}-" in wheel.name
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    (tmp_path / "site" / "pluggy").symlink_to(Path(pluggy.__file__).parent)
+    run = f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})\n"
+    for name in modules:
+        if "/testing/" not in name:
+            run += f"import {name.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}\n"
+    subprocess.run([sys.executable, "-I", "-S", "-c", run], check=True)
+
+
+def test_an_authors_fixtures_are_not_overridden_by_the_suites_parameters():
+    suites = (ROOT / "hooks" / "offload_hooks" / "testing").rglob("*.py")
+    named = [
+        (path, re.findall(r"parametrize\(\s*(?:\(([^)]*)\)|(\"\w+\"))", path.read_text())) for path in suites
+    ]
+    names = {name for _, found in named for pair in found for name in re.findall(r"\w+", "".join(pair))}
+    assert len(names) > 10
+    assert [name for name in names if not name.startswith("case_")] == []
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from dataclasses import replace
@@ -516,6 +517,32 @@ class HangsInAForkedChild(MemoryDriver):
         if os.getpid() != self.process:
             threading.Event().wait()
         return super().read_range(key, offset, length)
+
+
+@caught_by("test_a_driver_works_in_a_forked_child")
+class GoesOnWithItsParentsConnection(MemoryDriver):
+    _connection = None
+
+    @hookimpl
+    def read_range(self, key, offset, length):
+        if self._connection is None:
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                self._connection = socket.create_connection(server.getsockname())
+                threading.Thread(target=_echo, args=server.accept()[:1], daemon=True).start()
+        self._connection.sendall(b"?")
+        assert self._connection.recv(1) == b"?"
+        return super().read_range(key, offset, length)
+
+    def close(self):
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _echo(connection):
+    with connection:
+        while sent := connection.recv(100):
+            connection.sendall(sent)
 
 
 @caught_by("test_a_driver_can_be_used_after_it_was_closed")

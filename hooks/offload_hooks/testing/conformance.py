@@ -161,9 +161,9 @@ _BAD = {
 class BadKeyCases(SuiteBase):
     """`InvalidKeyError`."""
 
-    @pytest.mark.parametrize("key", _BAD.values(), ids=_BAD)
-    def test_no_key_is_one_that_is(self, store: Store, back_door: BackDoor, key: str) -> None:
-        self._is_refused(store, back_door, key)
+    @pytest.mark.parametrize("case_key", _BAD.values(), ids=_BAD)
+    def test_no_key_is_one_that_is(self, store: Store, back_door: BackDoor, case_key: str) -> None:
+        self._is_refused(store, back_door, case_key)
 
     def test_the_drivers_own_names_are_no_keys(self, store: Store, back_door: BackDoor) -> None:
         if not self.own_keys:

@@ -1,15 +1,20 @@
-"""Work in forked children, with a deadline: a child that hangs on its parent's locks or connections is a failure."""
+"""Work in forked children, with a deadline: to hang on a parent's lock, or to use its connections, is a failure."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
+import stat
+import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import NoReturn
 
 CAN_FORK = hasattr(os, "fork")
@@ -27,7 +32,7 @@ def in_forked_children(works: Sequence[Callable[[], object]], deadline_s: float)
         for work in works:
             read_end, write_end = os.pipe()
             stack.callback(os.close, read_end)
-            stack.enter_context(forked(work, write_end))
+            stack.enter_context(forked(partial(_without_connections, work, write_end), write_end))
             os.close(write_end)
             reports.append(read_end)
         until = time.monotonic() + deadline_s
@@ -56,6 +61,55 @@ def forked(work: Callable[[], object], report_to: int | None = None) -> Iterator
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def _without_connections(work: Callable[[], object], report_to: int) -> None:
+    """Do the work where each connection that the parent made is a trap: a byte written to it is a failure.
+
+    Written to the connection itself, it would stand among the parent's own requests, which only the store would see.
+    """
+    traps = dict(_take_connections())
+    over, end = socket.socketpair()
+
+    def watch() -> None:
+        while True:
+            ready = wait([over, *traps])
+            for trap in ready:
+                if trap in traps and not (written := trap.recv(1)):
+                    del traps[trap]  # it was closed
+                elif trap in traps and written:
+                    report = (
+                        f"it goes on with its parent's connection to {traps[trap]}; connect anew after a fork"
+                    )
+                    os.write(report_to, report.encode())
+                    os._exit(0)
+            if ready == [over]:
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    work()
+    end.send(b".")
+    watcher.join()
+
+
+def _take_connections() -> Iterator[tuple[socket.socket, str]]:
+    """Put one end of a pair of sockets in the place of each of this process's connections; the other ends and peers."""
+    for descriptor in [int(each.name) for each in Path("/dev/fd").iterdir()]:
+        try:
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(descriptor)) as connection:
+                peer = connection.getpeername()
+        except OSError:  # it is closed, or listens
+            continue
+        if not peer:  # a pair of sockets, by which the process speaks to itself
+            continue
+        ours, theirs = socket.socketpair()
+        with theirs:
+            theirs.setblocking(os.get_blocking(descriptor))
+            os.dup2(theirs.fileno(), descriptor)
+        yield ours, str(peer)
 
 
 def _report_and_exit(work: Callable[[], object], report_to: int | None) -> NoReturn:

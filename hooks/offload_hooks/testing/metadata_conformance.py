@@ -87,12 +87,12 @@ class PathCases(MetadataSuiteBase):
             store.delete(path, version)
         assert [store.get(path) for path in UNUSUAL_PATHS] == [None] * len(UNUSUAL_PATHS)
 
-    @pytest.mark.parametrize("path", BAD_PATHS, ids=ascii)
-    def test_other_paths_are_refused(self, store: WritableMetadataStore, path: str) -> None:
+    @pytest.mark.parametrize("case_path", BAD_PATHS, ids=ascii)
+    def test_other_paths_are_refused(self, store: WritableMetadataStore, case_path: str) -> None:
         with self.refuses(InvalidKeyError):
-            store.put(path, b"x", None)
+            store.put(case_path, b"x", None)
         with self.refuses(InvalidKeyError):
-            store.delete(path, 1)
+            store.delete(case_path, 1)
 
 
 class MetadataStoreConformance(MetadataSequenceCases, ConcurrencyCases, PathCases, ValueCases):

@@ -46,12 +46,13 @@ class CommittingCases(SuiteBase):
         answer = store.write_index("k", content(17), {"Role": "index"}, "text/plain")
         assert _alike(answer, store.stat("k"))
 
-    @pytest.mark.parametrize("parts", _NO_OBJECT.values(), ids=_NO_OBJECT)
-    def test_a_commit_is_refused_with_receipts(self, store: Store, parts: list[tuple[int, int]]) -> None:
+    @pytest.mark.parametrize("case_parts", _NO_OBJECT.values(), ids=_NO_OBJECT)
+    def test_a_commit_is_refused_with_receipts(self, store: Store, case_parts: list[tuple[int, int]]) -> None:
         upload = store.begin("k")
         receipts = store.write_all(upload, [b"one", b"two"])
         wrong = [
-            replace(receipts[part - 1], offset=receipts[part - 1].offset + moved) for part, moved in parts
+            replace(receipts[part - 1], offset=receipts[part - 1].offset + moved)
+            for part, moved in case_parts
         ]
         with store.refuses(UploadError, key="k"):
             store.commit(upload, wrong)

@@ -18,7 +18,7 @@ from offload_hooks.testing.store import Store
 from offload_hooks.testing.threads import outcomes
 
 _How = Literal["data", "index"]
-_either = pytest.mark.parametrize("how", ["data", "index"])
+_either = pytest.mark.parametrize("case_how", ["data", "index"])
 
 
 def _writer(store: Store, how: _How, key: str, data: bytes, name: str) -> Callable[[], ObjectStat]:
@@ -33,41 +33,41 @@ class CreateOnlyCases(SuiteBase):
     """Promises of a driver that declares `create_only`."""
 
     @_either
-    def test_create_only_makes_an_object_that_was_not_there(self, store: Store, how: _How) -> None:
+    def test_create_only_makes_an_object_that_was_not_there(self, store: Store, case_how: _How) -> None:
         store.requires("create_only")
-        _writer(store, how, "k", b"made", "me")()
+        _writer(store, case_how, "k", b"made", "me")()
         assert store.whole("k") == b"made"
         assert store.stat("k").user_metadata == {"who": "me"}
 
     @_either
     def test_create_only_leaves_an_object_as_it_is(
-        self, store: Store, back_door: BackDoor, how: _How
+        self, store: Store, back_door: BackDoor, case_how: _How
     ) -> None:
         store.requires("create_only")
         store.put("k", b"first", user_metadata={"who": "first"}, content_type="text/first")
         with store.refuses(ObjectExistsError, key="k"):
-            _writer(store, how, "k", b"second one", "second")()
+            _writer(store, case_how, "k", b"second one", "second")()
         assert store.whole("k") == back_door.get("k") == b"first"
         stat = store.stat("k")
         assert (stat.size_bytes, stat.content_type, stat.user_metadata) == (5, "text/first", {"who": "first"})
 
     @_either
     def test_create_only_leaves_an_object_of_another_program_as_it_is(
-        self, store: Store, back_door: BackDoor, how: _How
+        self, store: Store, back_door: BackDoor, case_how: _How
     ) -> None:
         store.requires("create_only")
         back_door.put("k", b"theirs", {"who": "they"}, "text/plain")
         with store.refuses(ObjectExistsError, key="k"):
-            _writer(store, how, "k", b"ours", "we")()
+            _writer(store, case_how, "k", b"ours", "we")()
         assert store.whole("k") == b"theirs"
         assert store.stat("k").user_metadata == {"who": "they"}
 
     @_either
-    def test_create_only_makes_an_object_that_was_deleted(self, store: Store, how: _How) -> None:
+    def test_create_only_makes_an_object_that_was_deleted(self, store: Store, case_how: _How) -> None:
         store.requires("create_only")
         store.put("k", b"old", user_metadata={"who": "old", "more": "x"})
         store.delete("k")
-        _writer(store, how, "k", b"new", "new")()
+        _writer(store, case_how, "k", b"new", "new")()
         assert store.stat("k").user_metadata == {"who": "new"}
 
     def test_of_two_uploads_the_first_create_only_commit_wins(self, store: Store) -> None:
@@ -90,9 +90,9 @@ class CreateOnlyCases(SuiteBase):
         assert store.abort(upload) is False
         assert store.whole("k") == b"first"
 
-    @pytest.mark.parametrize("hows", [["data"], ["index"], ["data", "index"]], ids="-and-".join)
+    @pytest.mark.parametrize("case_hows", [["data"], ["index"], ["data", "index"]], ids="-and-".join)
     def test_of_racing_create_only_writers_exactly_one_wins(
-        self, store: Store, back_door: BackDoor, hows: list[_How]
+        self, store: Store, back_door: BackDoor, case_hows: list[_How]
     ) -> None:
         store.requires("create_only")
         lost = (ObjectExistsError, UploadError) if store.capabilities.exclusive_uploads else ObjectExistsError
@@ -100,7 +100,8 @@ class CreateOnlyCases(SuiteBase):
             key = f"race/{race}"
             datas = [content(1000 + i, seed=i) for i in range(self.racers)]
             writers = [
-                _writer(store, hows[i % len(hows)], key, data, f"writer-{i}") for i, data in enumerate(datas)
+                _writer(store, case_hows[i % len(case_hows)], key, data, f"writer-{i}")
+                for i, data in enumerate(datas)
             ]
             ends = outcomes(writers, self.deadline_s)
             winners = [i for i, end in enumerate(ends) if isinstance(end, ObjectStat)]

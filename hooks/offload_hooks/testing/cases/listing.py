@@ -61,15 +61,17 @@ class ListingCases(SuiteBase):
         assert store.delete("a") == 1
         assert store.keys() == ["a-b", "a/b"]
 
-    @pytest.mark.parametrize("prefix", ["", "a", "a/", "a/c", "a/c/1", "a/c/1x", "b", "b.", "c", "A", "/"])
-    def test_only_keys_that_begin_with_the_prefix_are_listed(self, store: Store, prefix: str) -> None:
+    @pytest.mark.parametrize(
+        "case_prefix", ["", "a", "a/", "a/c", "a/c/1", "a/c/1x", "b", "b.", "c", "A", "/"]
+    )
+    def test_only_keys_that_begin_with_the_prefix_are_listed(self, store: Store, case_prefix: str) -> None:
         _fill(store, KEYS)
-        assert store.keys(prefix) == [key for key in KEYS if key.startswith(prefix)]
+        assert store.keys(case_prefix) == [key for key in KEYS if key.startswith(case_prefix)]
 
-    @pytest.mark.parametrize("start_after", _PLACES)
-    def test_only_keys_after_a_place_are_listed(self, store: Store, start_after: str) -> None:
+    @pytest.mark.parametrize("case_start_after", _PLACES)
+    def test_only_keys_after_a_place_are_listed(self, store: Store, case_start_after: str) -> None:
         _fill(store, KEYS)
-        assert store.keys("", start_after) == [key for key in KEYS if key > start_after]
+        assert store.keys("", case_start_after) == [key for key in KEYS if key > case_start_after]
 
     def test_prefix_and_place_may_be_combined(self, store: Store) -> None:
         _fill(store, KEYS)

@@ -17,7 +17,7 @@ from offload_hooks.testing.content import content
 from offload_hooks.testing.store import BYTES, Store
 
 _How = Literal["data", "index"]
-_either = pytest.mark.parametrize("how", ["data", "index"])
+_either = pytest.mark.parametrize("case_how", ["data", "index"])
 _AWKWARD = {
     "a value that is not ASCII": {"name": "tenant/köln"},
     "a value that is not Latin": {"name": "租户/😀"},
@@ -49,61 +49,61 @@ class MetadataCases(SuiteBase):
     """The fields of `stat` besides the size."""
 
     @_either
-    def test_user_metadata_and_content_type_are_kept(self, store: Store, how: _How) -> None:
+    def test_user_metadata_and_content_type_are_kept(self, store: Store, case_how: _How) -> None:
         given = {"role": "data", "managedledgername": "acme/cold/persistent/json", "version": "2"}
-        for stat in (_store(store, how, given, "text/x-ledger"), store.stat("k")):
+        for stat in (_store(store, case_how, given, "text/x-ledger"), store.stat("k")):
             assert (stat.user_metadata, stat.content_type) == (given, "text/x-ledger")
 
     @_either
-    def test_another_instance_sees_them(self, store: Store, other: Store, how: _How) -> None:
-        _store(store, how, {"role": "data"}, "text/x-ledger")
+    def test_another_instance_sees_them(self, store: Store, other: Store, case_how: _How) -> None:
+        _store(store, case_how, {"role": "data"}, "text/x-ledger")
         stat = other.stat("k")
         assert (stat.user_metadata, stat.content_type) == ({"role": "data"}, "text/x-ledger")
 
     @_either
-    def test_names_are_lower_case(self, store: Store, how: _How) -> None:
-        _store(store, how, {"ManagedLedgerName": "Acme/Cold", "ROLE": "Data"})
+    def test_names_are_lower_case(self, store: Store, case_how: _How) -> None:
+        _store(store, case_how, {"ManagedLedgerName": "Acme/Cold", "ROLE": "Data"})
         assert store.stat("k").user_metadata == {"managedledgername": "Acme/Cold", "role": "Data"}
 
     @_either
-    def test_an_object_stored_without_any_has_none(self, store: Store, how: _How) -> None:
-        _store(store, how, {})
+    def test_an_object_stored_without_any_has_none(self, store: Store, case_how: _How) -> None:
+        _store(store, case_how, {})
         assert store.stat("k").user_metadata == {}
 
     @_either
-    @pytest.mark.parametrize("awkward", _AWKWARD.values(), ids=_AWKWARD)
+    @pytest.mark.parametrize("case_awkward", _AWKWARD.values(), ids=_AWKWARD)
     def test_kept_exactly_or_refused_is(
-        self, store: Store, back_door: BackDoor, how: _How, awkward: dict[str, str]
+        self, store: Store, back_door: BackDoor, case_how: _How, case_awkward: dict[str, str]
     ) -> None:
         store.put("warm", b"up")
         before = back_door.keys()
         try:
-            if how == "data":
-                upload = store.begin("k", awkward)
+            if case_how == "data":
+                upload = store.begin("k", case_awkward)
             else:
-                store.write_index("k", b"x", awkward)
+                store.write_index("k", b"x", case_awkward)
         except OptionError:
             assert not store.exists("k"), "nothing is stored"
             assert back_door.keys() == before, "nothing is stored"
             return
-        if how == "data":
+        if case_how == "data":
             store.commit(upload, store.write_all(upload, [b"x"]))
-        assert store.stat("k").user_metadata == awkward
+        assert store.stat("k").user_metadata == case_awkward
 
     @_either
-    def test_a_replacement_replaces_them(self, store: Store, how: _How) -> None:
-        _store(store, how, {"a": "old", "b": "old"}, "text/old")
-        _store(store, how, {"b": "new", "c": "new"}, "text/new")
+    def test_a_replacement_replaces_them(self, store: Store, case_how: _How) -> None:
+        _store(store, case_how, {"a": "old", "b": "old"}, "text/old")
+        _store(store, case_how, {"b": "new", "c": "new"}, "text/new")
         stat = store.stat("k")
         assert (stat.user_metadata, stat.content_type) == ({"b": "new", "c": "new"}, "text/new")
-        _store(store, how, {})
+        _store(store, case_how, {})
         assert store.stat("k").user_metadata == {}
 
     @_either
-    def test_deleted_and_written_anew_an_object_has_the_new_ones(self, store: Store, how: _How) -> None:
-        _store(store, how, {"a": "old"}, "text/old")
+    def test_deleted_and_written_anew_an_object_has_the_new_ones(self, store: Store, case_how: _How) -> None:
+        _store(store, case_how, {"a": "old"}, "text/old")
         store.delete("k")
-        _store(store, how, {"b": "new"}, "text/new")
+        _store(store, case_how, {"b": "new"}, "text/new")
         stat = store.stat("k")
         assert (stat.user_metadata, stat.content_type) == ({"b": "new"}, "text/new")
 
@@ -122,9 +122,9 @@ class MetadataCases(SuiteBase):
         assert (store.whole("k"), store.stat("k").user_metadata) == (b"one", {"who": "one"})
 
     @_either
-    def test_the_time_is_in_utc_and_now(self, store: Store, how: _How) -> None:
+    def test_the_time_is_in_utc_and_now(self, store: Store, case_how: _How) -> None:
         skew = timedelta(seconds=self.clock_skew_s)
-        for stat in (_store(store, how, {}, data=content(17)), store.stat("k")):
+        for stat in (_store(store, case_how, {}, data=content(17)), store.stat("k")):
             assert stat.modified_at.utcoffset() == timedelta(0), "an aware time in UTC"
             assert abs(stat.modified_at - datetime.now(timezone.utc)) < skew
 

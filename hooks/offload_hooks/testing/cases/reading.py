@@ -49,16 +49,19 @@ def _ranges(key: str, count: int, seed: int) -> list[ByteRange]:
 class ReadingCases(SuiteBase):
     """`read_range`, `read_ranges` and `read_object`."""
 
-    @pytest.mark.parametrize(("offset", "length"), _RANGES.values(), ids=_RANGES)
-    def test_a_range_is_exact(self, store: Store, offset: int, length: int) -> None:
+    @pytest.mark.parametrize(("case_offset", "case_length"), _RANGES.values(), ids=_RANGES)
+    def test_a_range_is_exact(self, store: Store, case_offset: int, case_length: int) -> None:
         store.put("k", content(SIZE))
-        assert store.read("k", offset, length) == content(SIZE)[offset : offset + length]
+        assert (
+            store.read("k", case_offset, case_length)
+            == content(SIZE)[case_offset : case_offset + case_length]
+        )
 
-    @pytest.mark.parametrize(("offset", "length"), _NONE.values(), ids=_NONE)
-    def test_no_object_has_a_range(self, store: Store, offset: int, length: int) -> None:
+    @pytest.mark.parametrize(("case_offset", "case_length"), _NONE.values(), ids=_NONE)
+    def test_no_object_has_a_range(self, store: Store, case_offset: int, case_length: int) -> None:
         store.put("k", content(SIZE))
         with store.refuses(RangeError, key="k"):
-            store.read("k", offset, length)
+            store.read("k", case_offset, case_length)
 
     def test_an_empty_object_has_no_range(self, store: Store) -> None:
         store.write_index("k", b"")
@@ -150,24 +153,27 @@ class ReadingCases(SuiteBase):
         expected = [content(SIZE)[each.offset : each.end] for each in ranges]
         assert differing(store.read_ranges(ranges), expected) == []
 
-    @pytest.mark.parametrize("place", [0, 5, 9])
-    def test_many_ranges_are_all_or_nothing(self, store: Store, place: int) -> None:
+    @pytest.mark.parametrize("case_place", [0, 5, 9])
+    def test_many_ranges_are_all_or_nothing(self, store: Store, case_place: int) -> None:
         store.requires_hook("read_ranges")
         store.put("k", content(SIZE))
         ranges = [ByteRange(key="k", offset=10 * i, length=10) for i in range(9)]
-        ranges.insert(place, ByteRange(key="k", offset=SIZE - 9, length=10))
+        ranges.insert(case_place, ByteRange(key="k", offset=SIZE - 9, length=10))
         with store.refuses(RangeError, key="k"):
             store.read_ranges(ranges)
-        ranges[place] = ByteRange(key="nothing", offset=0, length=10)
+        ranges[case_place] = ByteRange(key="nothing", offset=0, length=10)
         with store.refuses(ObjectNotFoundError, key="nothing"):
             store.read_ranges(ranges)
 
-    @pytest.mark.parametrize("size", [0, 1, SIZE])
-    def test_an_object_is_read_whole_with_its_stat(self, store: Store, size: int) -> None:
+    @pytest.mark.parametrize("case_size", [0, 1, SIZE])
+    def test_an_object_is_read_whole_with_its_stat(self, store: Store, case_size: int) -> None:
         store.requires_hook("read_object")
-        store.write_index("k", content(size), {"topic": "a/b", "role": "index"}, "text/plain")
+        store.write_index("k", content(case_size), {"topic": "a/b", "role": "index"}, "text/plain")
         whole, stat = store.read_object("k"), store.stat("k")
-        assert (whole.data, whole.stat.user_metadata) == (content(size), {"topic": "a/b", "role": "index"})
+        assert (whole.data, whole.stat.user_metadata) == (
+            content(case_size),
+            {"topic": "a/b", "role": "index"},
+        )
         assert replace(whole.stat, storage_class=stat.storage_class) == stat
 
     def test_an_object_that_is_too_large_is_not_read_whole(self, store: Store) -> None:

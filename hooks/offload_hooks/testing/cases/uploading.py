@@ -24,7 +24,7 @@ _KINDS: dict[str, Callable[[bytes], ReadableBuffer]] = {
     "read-only memoryview": memoryview,
     "memoryview of a part": lambda data: memoryview(b"before" + data + b"after")[6:-5],
 }
-_every_kind = pytest.mark.parametrize("kind", _KINDS.values(), ids=_KINDS)
+_every_kind = pytest.mark.parametrize("case_kind", _KINDS.values(), ids=_KINDS)
 
 
 class UploadingCases(SuiteBase):
@@ -135,19 +135,19 @@ class UploadingCases(SuiteBase):
 
     @_every_kind
     def test_a_block_may_be(
-        self, store: Store, back_door: BackDoor, kind: Callable[[bytes], ReadableBuffer]
+        self, store: Store, back_door: BackDoor, case_kind: Callable[[bytes], ReadableBuffer]
     ) -> None:
         upload = store.begin("k")
-        receipt = store.write(upload, 1, 0, kind(content(1000)))
+        receipt = store.write(upload, 1, 0, case_kind(content(1000)))
         assert receipt.length == 1000
         store.commit(upload, [receipt])
         assert back_door.get("k") == content(1000)
 
     @_every_kind
     def test_an_index_may_be(
-        self, store: Store, back_door: BackDoor, kind: Callable[[bytes], ReadableBuffer]
+        self, store: Store, back_door: BackDoor, case_kind: Callable[[bytes], ReadableBuffer]
     ) -> None:
-        assert store.write_index("k", kind(content(1000))).size_bytes == 1000
+        assert store.write_index("k", case_kind(content(1000))).size_bytes == 1000
         assert back_door.get("k") == content(1000)
 
     def test_the_callers_buffer_is_not_kept(self, store: Store, back_door: BackDoor) -> None:

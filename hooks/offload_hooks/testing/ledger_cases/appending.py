@@ -121,17 +121,19 @@ class AppendingCases(LedgerSuiteBase):
         for i, writer in enumerate(writers):
             assert all_of(store.open(writer.ledger_id)) == [b"%d-%d" % (i, n) for n in range(5)]
 
-    @pytest.mark.parametrize("count", [0, 1, 100])
-    def test_closing_seals(self, store: WritableLedgerStore, other: WritableLedgerStore, count: int) -> None:
-        writer = written(store, payloads(count))
+    @pytest.mark.parametrize("case_count", [0, 1, 100])
+    def test_closing_seals(
+        self, store: WritableLedgerStore, other: WritableLedgerStore, case_count: int
+    ) -> None:
+        writer = written(store, payloads(case_count))
         reader = other.open(writer.ledger_id)
         assert not reader.status().sealed
         status = writer.close()
-        assert (status.sealed, status.entry_count) == (True, count)
+        assert (status.sealed, status.entry_count) == (True, case_count)
         for again in (writer.status, writer.close(), reader.status(), other.open(writer.ledger_id).status()):
             assert again == status
         assert other.verify(writer.ledger_id) == status
-        assert all_of(reader) == payloads(count)
+        assert all_of(reader) == payloads(case_count)
 
     def test_nothing_is_appended_to_a_sealed_ledger(self, store: WritableLedgerStore) -> None:
         writer = written(store, payloads(3))

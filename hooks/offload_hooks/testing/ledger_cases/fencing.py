@@ -13,23 +13,23 @@ from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase, all_of, pay
 class FencingCases(LedgerSuiteBase):
     """`recover` and `delete`."""
 
-    @pytest.mark.parametrize("count", [0, 1, 100])
+    @pytest.mark.parametrize("case_count", [0, 1, 100])
     def test_recovery_seals_what_was_acknowledged(
-        self, store: WritableLedgerStore, other: WritableLedgerStore, count: int
+        self, store: WritableLedgerStore, other: WritableLedgerStore, case_count: int
     ) -> None:
-        writer = written(store, payloads(count))
+        writer = written(store, payloads(case_count))
         recovered = other.recover(writer.ledger_id)
-        assert (recovered.status.sealed, recovered.status.entry_count) == (True, count)
+        assert (recovered.status.sealed, recovered.status.entry_count) == (True, case_count)
         assert recovered.lost_entry_count == 0
         assert store.open(writer.ledger_id).status() == recovered.status == other.verify(writer.ledger_id)
-        assert all_of(store.open(writer.ledger_id)) == payloads(count)
+        assert all_of(store.open(writer.ledger_id)) == payloads(case_count)
 
-    @pytest.mark.parametrize("by", ["another", "the same"])
+    @pytest.mark.parametrize("case_by", ["another", "the same"])
     def test_a_writer_is_fenced_by_recovery(
-        self, store: WritableLedgerStore, other: WritableLedgerStore, by: str
+        self, store: WritableLedgerStore, other: WritableLedgerStore, case_by: str
     ) -> None:
         writer = written(store, payloads(5))
-        (other if by == "another" else store).recover(writer.ledger_id)
+        (other if case_by == "another" else store).recover(writer.ledger_id)
         for call in (
             lambda: writer.append(b"x"),
             lambda: writer.append_batch([b"x"]),
@@ -83,16 +83,16 @@ class FencingCases(LedgerSuiteBase):
         assert new.ledger_id > old.ledger_id
         assert new.append(b"x") == 7
 
-    @pytest.mark.parametrize("state", ["open", "sealed", "recovered"])
+    @pytest.mark.parametrize("case_state", ["open", "sealed", "recovered"])
     def test_a_deleted_ledger_is_gone(
-        self, store: WritableLedgerStore, other: WritableLedgerStore, state: str
+        self, store: WritableLedgerStore, other: WritableLedgerStore, case_state: str
     ) -> None:
         writer = written(store, payloads(100))
         reader, others = store.open(writer.ledger_id), other.open(writer.ledger_id)
         others.read(0, 10)
-        if state == "sealed":
+        if case_state == "sealed":
             writer.close()
-        elif state == "recovered":
+        elif case_state == "recovered":
             other.recover(writer.ledger_id)
         assert other.delete(writer.ledger_id) is True
         assert store.ledger_ids() == other.ledger_ids() == []
@@ -106,12 +106,12 @@ class FencingCases(LedgerSuiteBase):
             with refuses(UnknownLedgerError, ledger_id=writer.ledger_id):
                 each.status()
 
-    @pytest.mark.parametrize("by", ["another", "the same"])
+    @pytest.mark.parametrize("case_by", ["another", "the same"])
     def test_a_writer_is_fenced_by_deletion(
-        self, store: WritableLedgerStore, other: WritableLedgerStore, by: str
+        self, store: WritableLedgerStore, other: WritableLedgerStore, case_by: str
     ) -> None:
         writer = written(store, payloads(5))
-        assert (other if by == "another" else store).delete(writer.ledger_id)
+        assert (other if case_by == "another" else store).delete(writer.ledger_id)
         for call in (lambda: writer.append(b"x"), lambda: writer.append_batch([b"x"]), writer.close):
             with refuses(LedgerFencedError, ledger_id=writer.ledger_id):
                 call()

@@ -36,24 +36,24 @@ _NONE = {
 class LedgerReadingCases(LedgerSuiteBase):
     """`open`, `verify`, `ledger_ids`, and all of `LedgerReader`."""
 
-    @pytest.mark.parametrize(("first", "last"), _RANGES.values(), ids=_RANGES)
+    @pytest.mark.parametrize(("case_first", "case_last"), _RANGES.values(), ids=_RANGES)
     def test_a_range_is_exact(
-        self, store: LedgerStore, make_ledger: MakeLedger, first: int, last: int
+        self, store: LedgerStore, make_ledger: MakeLedger, case_first: int, case_last: int
     ) -> None:
         ledger_id = make_ledger(payloads(_COUNT))
         reader = store.open(ledger_id)
         assert reader.ledger_id == ledger_id
-        batch = reader.read(first, last)
-        assert (batch.first_entry_id, batch.stop_entry_id) == (first, last + 1)
-        assert [bytes(entry) for entry in batch] == payloads(_COUNT)[first : last + 1]
+        batch = reader.read(case_first, case_last)
+        assert (batch.first_entry_id, batch.stop_entry_id) == (case_first, case_last + 1)
+        assert [bytes(entry) for entry in batch] == payloads(_COUNT)[case_first : case_last + 1]
 
-    @pytest.mark.parametrize(("first", "last"), _NONE.values(), ids=_NONE)
+    @pytest.mark.parametrize(("case_first", "case_last"), _NONE.values(), ids=_NONE)
     def test_no_ledger_has_a_range(
-        self, store: LedgerStore, make_ledger: MakeLedger, first: int, last: int
+        self, store: LedgerStore, make_ledger: MakeLedger, case_first: int, case_last: int
     ) -> None:
         ledger_id = make_ledger(payloads(_COUNT))
         with refuses(RangeError, ledger_id=ledger_id):
-            store.open(ledger_id).read(first, last)
+            store.open(ledger_id).read(case_first, case_last)
 
     def test_the_status_is_that_of_all_entries(self, store: LedgerStore, make_ledger: MakeLedger) -> None:
         ledger_id = make_ledger(payloads(_COUNT))
@@ -103,13 +103,13 @@ class LedgerReadingCases(LedgerSuiteBase):
             found = [bytes(entry) for entry in reader.read(first, 3, 1)]
             assert found == whole[: max(1, len(found))]
 
-    @pytest.mark.parametrize("max_bytes", [0, -1])
+    @pytest.mark.parametrize("case_max_bytes", [0, -1])
     def test_a_batch_of_no_bytes_is_refused(
-        self, store: LedgerStore, make_ledger: MakeLedger, max_bytes: int
+        self, store: LedgerStore, make_ledger: MakeLedger, case_max_bytes: int
     ) -> None:
         ledger_id = make_ledger([b"x"])
         with refuses(RangeError, ledger_id=ledger_id):
-            store.open(ledger_id).read(0, 0, max_bytes)
+            store.open(ledger_id).read(0, 0, case_max_bytes)
 
     def test_what_was_read_cannot_be_changed(self, store: LedgerStore, make_ledger: MakeLedger) -> None:
         reader = store.open(make_ledger(payloads(50)))
@@ -133,11 +133,11 @@ class LedgerReadingCases(LedgerSuiteBase):
             one.read(0, 0)
         assert all_of(another) == payloads(100)
 
-    @pytest.mark.parametrize("ledger_id", [-1, 1 << 33, 1 << 62])
-    def test_a_ledger_that_is_not_there_is_unknown(self, store: LedgerStore, ledger_id: int) -> None:
+    @pytest.mark.parametrize("case_ledger_id", [-1, 1 << 33, 1 << 62])
+    def test_a_ledger_that_is_not_there_is_unknown(self, store: LedgerStore, case_ledger_id: int) -> None:
         for call in (store.open, store.verify):
-            with refuses(UnknownLedgerError, ledger_id=ledger_id):
-                call(ledger_id)
+            with refuses(UnknownLedgerError, ledger_id=case_ledger_id):
+                call(case_ledger_id)
 
     def test_ledgers_are_listed_in_order(
         self, store: LedgerStore, other: LedgerStore, make_ledger: MakeLedger
@@ -176,13 +176,13 @@ class GrowingLedgerCases(LedgerSuiteBase):
                 with refuses(RangeError, ledger_id=writer.ledger_id):
                     reader.read(i, i + 1)
 
-    @pytest.mark.parametrize("ledger_id", [-1, 0, 12345, 1 << 62])
+    @pytest.mark.parametrize("case_ledger_id", [-1, 0, 12345, 1 << 62])
     def test_a_ledger_that_is_not_there_is_not_changed(
-        self, store: WritableLedgerStore, ledger_id: int
+        self, store: WritableLedgerStore, case_ledger_id: int
     ) -> None:
-        with refuses(UnknownLedgerError, ledger_id=ledger_id):
-            store.recover(ledger_id)
-        assert store.delete(ledger_id) is False
+        with refuses(UnknownLedgerError, ledger_id=case_ledger_id):
+            store.recover(case_ledger_id)
+        assert store.delete(case_ledger_id) is False
 
     def test_a_deleted_ledger_is_not_listed(
         self, store: WritableLedgerStore, other: WritableLedgerStore

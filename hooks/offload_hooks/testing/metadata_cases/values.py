@@ -21,12 +21,12 @@ class ValueCases(MetadataSuiteBase):
         for path in ("/managed-ledgers", PATH[:-1], f"{PATH}s", f"{PATH}/below"):
             assert store.get(path) is None
 
-    @pytest.mark.parametrize("value", [b"", b"\x00", bytes(range(256)), b"Gx\x00"], ids=repr)
-    def test_a_value_is_read_as_it_was_written(self, store: WritableMetadataStore, value: bytes) -> None:
-        version = store.put(PATH, value, None)
-        assert store.get(PATH) == (value, version)
-        version = store.put(PATH, value * 2, version)
-        assert store.get(PATH) == (value * 2, version)
+    @pytest.mark.parametrize("case_value", [b"", b"\x00", bytes(range(256)), b"Gx\x00"], ids=repr)
+    def test_a_value_is_read_as_it_was_written(self, store: WritableMetadataStore, case_value: bytes) -> None:
+        version = store.put(PATH, case_value, None)
+        assert store.get(PATH) == (case_value, version)
+        version = store.put(PATH, case_value * 2, version)
+        assert store.get(PATH) == (case_value * 2, version)
 
     def test_a_large_value_is_read_as_it_was_written(self, store: WritableMetadataStore) -> None:
         value = content(self.large_bytes)
