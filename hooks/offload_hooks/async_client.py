@@ -140,8 +140,9 @@ class _Loop:
             raise RuntimeError(
                 "a coroutine of the client calls it synchronously: the loop would wait for itself"
             )
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._started())
+        future = None
         try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._started())
             wait([future], timeout_s)
             if not future.done():
                 raise StoreTimeoutError(f"the store's client gave no answer within {timeout_s:g} s")
@@ -149,7 +150,8 @@ class _Loop:
         except CancelledError:
             raise StoreUnavailableError("the store's client was closed while it was asked") from None
         finally:
-            future.cancel()
+            if future is not None:
+                future.cancel()
 
     def end(self, close: Callable[[Any], Awaitable[object]] | None) -> None:
         """Cancel what runs on the loop, give back the client's connections, and end the thread."""

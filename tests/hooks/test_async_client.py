@@ -253,7 +253,13 @@ def test_ctrl_c_cancels_the_coroutine(client):
             cancelled.set()
 
     main = threading.main_thread().ident
-    interrupt = threading.Thread(target=lambda: (begun.wait(10), signal.pthread_kill(main, signal.SIGINT)))
+
+    def press():
+        begun.wait(10)
+        time.sleep(0.1)  # until the caller waits
+        signal.pthread_kill(main, signal.SIGINT)
+
+    interrupt = threading.Thread(target=press)
     old = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         interrupt.start()
