@@ -70,6 +70,8 @@ class TopicFilter(Protocol):
     def look(self, ledger_id: int, entries: EntryBatch) -> ReadableBuffer:
         """Decide on entries before `stop`: an int32 (format `i`) each: 0 keeps it, n drops it for `causes[n - 1]`.
 
+        The answer is read later: it stays as it is, whatever is asked next. The entries are not changed.
+
         Raises:
             FormatError: a malformed entry, with its place; nothing is offloaded then.
         """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
-import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +12,9 @@ from typing import Any
 
 from offload_core.storage.tier import Layer, Tier
 from offload_core.storage.tier.chain import Chain
-from offload_hooks import PROJECT, ByteRange, TierHooks, hookimpl
+from offload_hooks import ByteRange, hookimpl
 from offload_hooks.testing import MemoryDriver
+from offload_hooks.testing.layer_conformance import DriverOfHooks
 from offload_layers.block_cache import BlockCacheLayer
 from offload_layers.block_cache.chunk_cache import CacheStatistics
 from offload_layers.block_cache.chunk_files import LAYOUT
@@ -33,33 +32,15 @@ def stack(driver: object, *layers: Layer) -> Tier:
     return Tier(driver, layers)
 
 
-class Layered:
+class Layered(DriverOfHooks):
     """A driver that is a driver under layers, for whatever judges drivers."""
-
-    hook_spec_version = 1
 
     def __init__(self, driver: object, layers: Sequence[Layer]) -> None:
         self._chain = Chain(driver, "layered", layers)
+        super().__init__(self._chain.hooks)
 
     def close(self) -> None:
         self._chain.close()
-
-
-def _passed_on(spec: Callable[..., object]) -> Callable[..., object]:
-    signature = inspect.signature(spec)
-
-    @functools.wraps(spec)  # whose arguments pluggy reads
-    def call(self: Layered, *given: object, **named: object) -> object:
-        arguments = signature.bind(self, *given, **named).arguments
-        del arguments["self"]
-        return getattr(self._chain.hooks, spec.__name__)(**arguments)
-
-    return hookimpl(call)
-
-
-for _name, _spec in vars(TierHooks).items():
-    if hasattr(_spec, f"{PROJECT}_spec"):
-        setattr(Layered, _name, _passed_on(_spec))
 
 
 class Calls:

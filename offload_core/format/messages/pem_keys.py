@@ -25,6 +25,7 @@ from offload_hooks.errors import DecryptionError, OptionError
 _MAC_KEY_BYTES = 16
 _MAC_BYTES = 20
 _NO_PARAMETERS = bytes(8)
+_MOST_NAME_BYTES = 255 - len(".pem")
 
 
 def decrypt_ecies(private_key: ec.EllipticCurvePrivateKey, encrypted: bytes) -> bytes:
@@ -111,7 +112,8 @@ class PemKeyProvider:
         """The file for this name, which may be any text, so that it must not lead out of the directory."""
         if name in self._files:
             return self._files[name]
-        is_file_name = bool(name) and not any(c in name for c in "/\\\0") and name not in (".", "..")
+        is_plain = bool(name) and not any(c in name for c in "/\\\0") and name not in (".", "..")
+        is_file_name = is_plain and len(name.encode()) <= _MOST_NAME_BYTES
         if self._directory is not None and is_file_name:
             path = self._directory / f"{name}.pem"
             if path.is_file():
