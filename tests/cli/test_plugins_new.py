@@ -1,6 +1,5 @@
 """`offload plugins new`: a project that works at once, and what it is refused for."""
 
-import ast
 import json
 import os
 import re
@@ -17,25 +16,16 @@ from golden import COLUMNS, assert_topic_is_as_expected
 from tiers import put_broker_objects
 
 from offload_core.interfaces.cli import plugins
-from offload_core.interfaces.cli.plugins import MAX_NAME_LENGTH, TEMPLATE
+from offload_core.interfaces.cli.plugins import MAX_NAME_LENGTH, TEMPLATES, PluginKind
 from offload_core.storage.tier import open_store
 
 NAME = "acme-tape"
-FILES = {
-    ".gitignore",
-    "README.md",
-    "pyproject.toml",
-    "offload_acme_tape/__init__.py",
-    "offload_acme_tape/directory.py",
-    "offload_acme_tape/driver.py",
-    "tests/test_conformance.py",
-    "tests/test_installed.py",
-}
+KINDS = [kind.value for kind in PluginKind]
 
 
-def make(folder, name=NAME, **environment):
+def make(folder, name=NAME, kind="driver", **environment):
     """A new project, made by the command."""
-    command = [str(COMMAND), "plugins", "new", name, "--directory", str(folder)]
+    command = [str(COMMAND), "plugins", "new", name, "--kind", kind, "--directory", str(folder)]
     subprocess.run(command, env=os.environ | environment, check=True, capture_output=True, timeout=120)
     return folder / f"pulsar-offload-{name}"
 
@@ -64,15 +54,22 @@ def run_tests(project, *arguments, site=None):
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    return make(tmp_path_factory.mktemp("projects"))
+def projects(tmp_path_factory):
+    """A project of each kind; that of a driver is called `acme-tape`."""
+    folder = tmp_path_factory.mktemp("projects")
+    return {kind: make(folder, NAME if kind == "driver" else f"acme-{kind}", kind) for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
-def site(project, tmp_path_factory):
-    """The project, installed into a directory."""
+def project(projects):
+    return projects["driver"]
+
+
+@pytest.fixture(scope="module")
+def site(projects, tmp_path_factory):
+    """The projects, installed into one directory."""
     target = tmp_path_factory.mktemp("site")
-    install_into(target, project)
+    install_into(target, *projects.values())
     return target
 
 
@@ -90,37 +87,71 @@ def test_it_writes_a_project_and_says_what_to_do_next(offload, tmp_path):
         "    python -m pip install --editable '.[test]'",
         "    python -m pytest",
     ]
-    assert set(files(target)) == FILES
-    assert "{{" not in "".join(files(target).values())
+    assert (
+        result.out.splitlines()[-1] == "Then make offload_acme_tape/driver.py your own; README.md says how."
+    )
     assert "AcmeTapeDriver" in files(target)["offload_acme_tape/driver.py"]
 
 
-def test_the_driver_has_some_60_lines_of_code(project):
-    source = (project / "offload_acme_tape" / "driver.py").read_text()
-    (driver,) = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
-    lines = [line.strip() for line in source.splitlines()[driver.lineno - 1 : driver.end_lineno]]
-    assert len([line for line in lines if line and not line.startswith(("#", '"""'))]) <= 62
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_project_has_its_plugin_its_suite_and_a_use_of_it(projects, kind):
+    written = files(projects[kind])
+    module = f"offload_acme_{'tape' if kind == 'driver' else kind.replace('-', '_')}"
+    own = {"offload_acme_tape/directory.py"} if kind == "driver" else set()
+    plugin = f"{module}/{kind.replace('-', '_')}.py"
+    assert set(written) == own | {
+        *(".gitignore", "README.md", "pyproject.toml", f"{module}/__init__.py", plugin),
+        *("tests/test_conformance.py", "tests/test_installed.py"),
+    }
+    assert "{{" not in "".join(written.values())
+    assert "{%" not in "".join(written.values())
+    rows = re.findall(r"^\| `(\S+)` \|", written["README.md"], re.MULTILINE)
+    assert set(rows) == set(written) - {".gitignore", "README.md", f"{module}/__init__.py"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plugin_is_small(projects, kind):
+    (path,) = projects[kind].glob(f"offload_acme_*/{kind.replace('-', '_')}.py")
+    lines = [line.strip() for line in path.read_text().splitlines()]
+    assert len([line for line in lines if line and not line.startswith(("#", '"""'))]) <= MOST_LINES.get(
+        kind, 85
+    )
+
+
+MOST_LINES = {"driver": 120, "ledger-store": 175}
+
+
+@pytest.mark.parametrize(
+    ("name", "plugin"),
+    [("my-filter", "MyFilter"), ("heartbeats", "HeartbeatsFilter"), ("filter", "FilterFilter")],
+)
+def test_a_plugin_has_a_name_that_says_its_kind_once(offload, tmp_path, name, plugin):
+    offload("plugins", "new", name, "--kind", "filter", "--directory", tmp_path)
+    written = files(tmp_path / f"pulsar-offload-{name}")
+    assert f'= "offload_{name.replace("-", "_")}:{plugin}"\n' in written["pyproject.toml"]
 
 
 def test_without_a_directory_it_writes_here(offload, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert offload("plugins", "new", NAME).code == 0
-    assert set(files(tmp_path / "pulsar-offload-acme-tape")) == FILES
+    assert (tmp_path / "pulsar-offload-acme-tape" / "pyproject.toml").is_file()
 
 
 def test_what_pip_compiled_of_the_template_is_not_written(offload, tmp_path, monkeypatch):
-    shutil.copytree(TEMPLATE, tmp_path / "template")
-    for folder in [path for path in (tmp_path / "template").rglob("*") if path.is_dir()]:
+    shutil.copytree(TEMPLATES, tmp_path / "templates")
+    for folder in [path for path in (tmp_path / "templates").rglob("*") if path.is_dir()]:
         (folder / "__pycache__").mkdir(exist_ok=True)
         (folder / "__pycache__" / "driver.cpython-311.pyc").write_bytes(b"\0")
-    monkeypatch.setattr(plugins, "TEMPLATE", tmp_path / "template")
+    monkeypatch.setattr(plugins, "TEMPLATES", tmp_path / "templates")
     assert offload("plugins", "new", NAME, "--directory", tmp_path / "made").code == 0
     assert list((tmp_path / "made").rglob("__pycache__")) == []
 
 
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["a", "zz-9", "x" * MAX_NAME_LENGTH])
-def test_what_is_written_is_clean_for_ruff(offload, tmp_path, name):
-    offload("plugins", "new", name, "--directory", tmp_path)
+def test_what_is_written_is_clean_for_ruff(offload, tmp_path, name, kind):
+    offload("plugins", "new", name, "--kind", kind, "--directory", tmp_path)
     target = tmp_path / f"pulsar-offload-{name}"
     for command in (["check"], ["format", "--check"]):
         ruff = [COMMAND.with_name("ruff"), *command, "--no-cache", "."]
@@ -132,7 +163,7 @@ def test_what_is_written_is_clean_for_ruff(offload, tmp_path, name):
 def test_the_users_configuration_of_cookiecutter_does_not_count(tmp_path, project):
     home = tmp_path / "home"
     home.mkdir()
-    settings = {"default_context": {"driver": "Evil", "module": "evil"}, "replay_dir": str(home / "replay")}
+    settings = {"default_context": {"plugin": "Evil", "module": "evil"}, "replay_dir": str(home / "replay")}
     for name in (".cookiecutterrc", "named"):
         (home / name).write_text(json.dumps(settings))
     before = files(home)
@@ -140,14 +171,6 @@ def test_the_users_configuration_of_cookiecutter_does_not_count(tmp_path, projec
         made = make(tmp_path / folder, HOME=str(home), **environment)
         assert files(made) == files(project)
     assert files(home) == before
-
-
-@pytest.mark.long
-def test_the_template_is_one_that_cookiecutter_takes_by_itself(tmp_path):
-    home = {"HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "cookiecutter", TEMPLATE, "--no-input", "--output-dir", tmp_path / "1"]
-    subprocess.run(command, env=os.environ | home, check=True, capture_output=True)
-    assert files(tmp_path / "1" / "pulsar-offload-my-store") == files(make(tmp_path / "2", "my-store"))
 
 
 # --- what is refused ---------------------------------------------------------------------------
@@ -161,7 +184,7 @@ NO_NAMES = [
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        *((name, "this is no name for a driver") for name in NO_NAMES),
+        *((name, "this is no name for a plugin") for name in NO_NAMES),
         ("local", "the name is taken: pulsar-offload offers the driver 'local'"),
         ("s3", "the name is taken: pulsar-offload offers the driver"),
         ("file", "the name is taken: pulsar-offload offers the URL scheme 'file'"),
@@ -173,6 +196,25 @@ def test_what_is_no_name_or_is_taken_is_refused(offload, tmp_path, name, why):
     assert (result.code, result.out) == (2, "")
     assert why in result.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "why"),
+    [
+        ("layer", "retry", "offers the layer 'retry'"),
+        ("filter", "transactions", "offers the offload filter 'transactions'"),
+        ("schema-provider", "saved", "offers the schema provider 'saved'"),
+        ("key-provider", "pem", "offers the key provider 'pem'"),
+        ("metadata-store", "sqlite", "offers the metadata store 'sqlite'"),
+        ("ledger-store", "embedded", "offers the ledger store 'embedded'"),
+    ],
+)
+def test_a_name_is_taken_by_plugins_of_its_kind_only(offload, tmp_path, kind, name, why):
+    result = offload("plugins", "new", name, "--kind", kind, "--directory", tmp_path)
+    assert result.code == 2
+    assert f"the name is taken: pulsar-offload {why}" in result.err
+    other = "layer" if kind == "filter" else "filter"
+    assert offload("plugins", "new", name, "--kind", other, "--directory", tmp_path).code == 0
 
 
 @pytest.mark.parametrize(
@@ -190,27 +232,43 @@ def test_what_is_there_already_is_left_alone(offload, tmp_path, make):
 # --- the project's own tests -------------------------------------------------------------------
 
 
+LEAST_CASES = {"driver": 150, "layer": 150, "metadata-store": 35, "ledger-store": 80}
+
+
 @pytest.mark.long
-def test_the_driver_passes_the_conformance_suite_at_once(project):
-    code, output = run_tests(project, "-p", "effort", "tests/test_conformance.py")
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_plugin_passes_its_conformance_suite_at_once(projects, kind):
+    code, output = run_tests(projects[kind], "-p", "effort", "tests/test_conformance.py")
     assert code == 0, output
-    assert int(re.findall(r"(\d+) passed", output)[0]) > 150
+    assert int(re.findall(r"(\d+) passed", output)[0]) > LEAST_CASES.get(kind, 10)
+
+
+FAULTS = [
+    ("driver", "os.link(path, target)", "os.replace(path, target)"),
+    ("driver", ' or offset + length > facts_of(file)["size_bytes"]', ""),
+    ("driver", "return self._store.drop(upload.key, upload.upload_id)", "return True"),
+    ("driver", "lowered = {name.lower(): text", "lowered = {name: text"),
+    ("layer", "return self._rest.write_index(key=key", 'return self._rest.write_index(key=key + "x"'),
+    ("filter", "return metadata[place : place + length] if", "return metadata[place : place + 7] if"),
+    ("filter", "with placed(ledger_id=ledger_id, entry_id=entry_id)", "with placed(ledger_id=ledger_id)"),
+    ("schema-provider", "quote(topic.removeprefix('persistent://'), safe='')", "topic.rpartition('/')[2]"),
+    ("schema-provider", "if self._directory.is_dir()", "if True"),
+    ("key-provider", "except ValueError:  # whose text", "except KeyError:  # whose text"),
+    ("key-provider", "if len(file) > MOST_NAME_BYTES", "if False"),
+    ("metadata-store", "SET version = version + 1", "SET version = 1"),
+    ("metadata-store", '"BEGIN IMMEDIATE" if writes else "BEGIN"', '"BEGIN"'),
+    ("ledger-store", "SET sealed = 1, fenced = 1", "SET sealed = 1"),
+    ("ledger-store", "if payloads and used > max_bytes", "if used > max_bytes"),
+]
+"""A line of a template, and what breaks it."""
 
 
 @pytest.mark.long
 @pytest.mark.sampled(8)
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("os.link(path, target)", "os.replace(path, target)"),
-        (' or offset + length > facts_of(file)["size_bytes"]', ""),
-        ("return self._store.drop(upload.key, upload.upload_id)", "return True"),
-        ("lowered = {name.lower(): text", "lowered = {name: text"),
-    ],
-)
-def test_the_conformance_suite_catches_a_driver_that_breaks_it(project, tmp_path, right, wrong):
-    target = shutil.copytree(project, tmp_path / "project")
-    changed = [path for path in target.glob("offload_acme_tape/*.py") if right in path.read_text()]
+@pytest.mark.parametrize(("kind", "right", "wrong"), FAULTS)
+def test_the_conformance_suite_catches_a_plugin_that_breaks_it(projects, tmp_path, kind, right, wrong):
+    target = shutil.copytree(projects[kind], tmp_path / "project")
+    changed = [path for path in target.glob("offload_acme_*/*.py") if right in path.read_text()]
     assert len(changed) == 1
     changed[0].write_text(changed[0].read_text().replace(right, wrong))
     code, output = run_tests(target, "-x", "tests/test_conformance.py")
@@ -218,19 +276,35 @@ def test_the_conformance_suite_catches_a_driver_that_breaks_it(project, tmp_path
     assert "1 failed" in output
 
 
-def test_the_driver_itself_imports_the_hooks_only(project):
-    for path in project.glob("offload_acme_tape/*.py"):
-        assert "offload_core" not in path.read_text()
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_plugin_itself_imports_the_hooks_only(projects, kind):
+    for path in projects[kind].glob("offload_acme_*/*.py"):
+        imported = re.findall(r"^(?:from|import) (\w+)", path.read_text(), re.MULTILINE)
+        assert not {"offload_core", "pulsar_offload"} & set(imported)
 
 
 # --- installed ---------------------------------------------------------------------------------
 
 
 @pytest.mark.install
-def test_installed_all_its_tests_pass(project, site):
-    code, output = run_tests(project, "tests/test_installed.py", site=site)
+@pytest.mark.parametrize("kind", KINDS)
+def test_installed_the_plugin_is_found_and_used(projects, site, kind):
+    code, output = run_tests(projects[kind], "tests/test_installed.py", site=site)
     assert code == 0, output
-    assert "2 passed" in output
+    assert re.search(r"\d passed", output), output
+    assert "skipped" not in output
+
+
+@pytest.mark.install
+def test_installed_all_are_listed_as_working(offload, projects, site, monkeypatch):
+    monkeypatch.syspath_prepend(site)
+    found = {
+        (row["group"], row["name"]): row["status"]
+        for row in offload("plugins", "--json").json
+        if row["distribution"].startswith("pulsar-offload-acme-")
+    }
+    names = {kind: path.name.removeprefix("pulsar-offload-") for kind, path in projects.items()}
+    assert found == {(group, names[kind.value]): "ok" for kind in PluginKind for group in kind.groups}
 
 
 @pytest.mark.install

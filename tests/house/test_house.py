@@ -170,13 +170,13 @@ def test_the_wheel_has_everything(tmp_path):
         assert wanted <= names
         assert package == "pyspark_pulsar_offload" or f"{package}/py.typed" in names
     assert not [name for name in names if name.startswith("offload_hooks")]
-    template = ROOT / "offload_core" / "interfaces" / "cli" / "driver_template"
+    template = ROOT / "offload_core" / "interfaces" / "cli" / "plugin_templates"
     parts = {
         path.relative_to(ROOT).as_posix()
         for path in template.rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    assert len(parts) >= 9
+    assert len(parts) >= 34
     assert parts <= names
     assets = {
         f"offload_core/maintenance/inventory/report_assets/{name}"

@@ -103,11 +103,11 @@ def as_a_process(*arguments, env=None):
     return Result(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
 
 
-def install_into(target, project):
-    """Install a project into a directory by pip. Its dependencies are those of this environment; nothing is fetched."""
+def install_into(target, *projects):
+    """Install projects into a directory by pip. Its dependencies are those of this environment; nothing is fetched."""
     options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
     pip = [sys.executable, "-m", "pip", "install", *options]
-    subprocess.run([*pip, "--target", str(target), str(project)], check=True)
+    subprocess.run([*pip, "--target", str(target), *map(str, projects)], check=True)
 
 
 INTERRUPTIBLE = """

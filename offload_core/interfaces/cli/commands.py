@@ -115,7 +115,7 @@ COMMANDS = (
     ),
     _command(
         "plugins",
-        "List the plugins of each kind, their distributions, and which are broken and why; or begin a new driver.",
+        "List the plugins of each kind, their distributions, and which are broken and why; or begin a new plugin.",
         is_group=True,
     ),
     _command("schemas", "Save and show topics' schemas, which offloaded objects do not hold.", is_group=True),

@@ -1,8 +1,9 @@
-"""`offload plugins`: list what is installed, and what is wrong with it; begin a project for a new driver."""
+"""`offload plugins`: list what is installed, and what is wrong with it; begin a project for a new plugin."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import json
 import re
 import shutil
@@ -19,13 +20,25 @@ from offload_core.interfaces.cli.command_help import CommandGroup
 from offload_core.interfaces.cli.command_options import AsJson, command
 from offload_core.interfaces.cli.terminal import cell, print_line, print_table, printable
 from offload_core.storage.tier import survey
-from offload_core.storage.tier.registry import DRIVERS, URL_SCHEMES, distribution_of, installed
+from offload_core.storage.tier.registry import (
+    DRIVERS,
+    FILTERS,
+    KEY_PROVIDERS,
+    LAYERS,
+    LEDGER_STORES,
+    METADATA_STORES,
+    NOUNS,
+    SCHEMA_PROVIDERS,
+    URL_SCHEMES,
+    distribution_of,
+    installed,
+)
 from offload_hooks.errors import MissingExtraError, OptionError
 
 
 @command()
 def plugins(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the plugins of each kind, their distributions, and which are broken and why; or begin a new driver."""
+    """List the plugins of each kind, their distributions, and which are broken and why; or begin a new plugin."""
     if context.invoked_subcommand is not None:
         return
     reports = survey()
@@ -45,27 +58,81 @@ def plugins(context: typer.Context, as_json: AsJson = False) -> None:
     print_table(table, drop=("version", "from"), prose=("problem",))
 
 
-TEMPLATE = Path(__file__).parent / "driver_template"
-MAX_NAME_LENGTH = 30
+TEMPLATES = Path(__file__).parent / "plugin_templates"
+"""What projects of all kinds have, in `frame`, and beside it what each kind has."""
+
+MAX_NAME_LENGTH = 28
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\Z")
+
+
+class PluginKind(enum.Enum):
+    """Kind of a plugin that a project is made for."""
+
+    DRIVER = "driver"
+    LAYER = "layer"
+    FILTER = "filter"
+    SCHEMA_PROVIDER = "schema-provider"
+    KEY_PROVIDER = "key-provider"
+    METADATA_STORE = "metadata-store"
+    LEDGER_STORE = "ledger-store"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The entry-point groups by which such a plugin is found."""
+        return _GROUPS[self]
+
+    @property
+    def module(self) -> str:
+        """The name of its module."""
+        return self.value.replace("-", "_")
+
+
+_GROUPS = {
+    PluginKind.DRIVER: (DRIVERS, URL_SCHEMES),
+    PluginKind.LAYER: (LAYERS,),
+    PluginKind.FILTER: (FILTERS,),
+    PluginKind.SCHEMA_PROVIDER: (SCHEMA_PROVIDERS,),
+    PluginKind.KEY_PROVIDER: (KEY_PROVIDERS,),
+    PluginKind.METADATA_STORE: (METADATA_STORES,),
+    PluginKind.LEDGER_STORE: (LEDGER_STORES,),
+}
 
 
 @command()
 def new(
     name: Annotated[
-        str, typer.Argument(help="The driver's name: lower case, with dashes.", show_default=False)
+        str, typer.Argument(help="The plugin's name: lower case, with dashes.", show_default=False)
     ],
+    kind: Annotated[
+        PluginKind,
+        typer.Option(metavar="KIND", help=f"What to make: {', '.join(each.value for each in PluginKind)}."),
+    ] = PluginKind.DRIVER,
     directory: Annotated[Path, typer.Option(help="Where to make the project's directory.")] = Path(),
 ) -> None:
-    """Write a project for a new driver: the driver, its entry points, and its conformance test."""
+    """Write a project for a new plugin, which works at once: the plugin, its entry point, and its conformance test.
+
+    Examples:
+      offload plugins new my-store
+      offload plugins new my-filter --kind filter
+    """
     project, module = f"pulsar-offload-{name}", f"offload_{name.replace('-', '_')}"
-    _check(name, project, module)
+    _check(name, kind, project, module)
     target = directory / project
     if target.exists() or target.is_symlink():
         raise OptionError(
             f"there is {printable(str(target))} already", hint="Give --directory or another name."
         )
-    _write(directory, {"name": name, "project": project, "module": module})
+    context = {
+        "name": name,
+        "kind": kind.value,
+        "noun": NOUNS[kind.groups[0]],
+        "group": kind.groups[0],
+        "project": project,
+        "module": module,
+        "file": kind.module,
+        "plugin": f"{name.removesuffix(f'-{kind.value}')}-{kind.value}".title().replace("-", ""),
+    }
+    _write(directory, kind, context)
     for line in (
         f"{target} is written. Next:",
         "",
@@ -73,23 +140,23 @@ def new(
         "    python -m pip install --editable '.[test]'",
         "    python -m pytest",
         "",
-        f"Then make {module}/driver.py talk to your store; README.md says how.",
+        f"Then make {module}/{kind.module}.py your own; README.md says how.",
     ):
         print_line(line)
 
 
-def _check(name: str, project: str, module: str) -> None:
+def _check(name: str, kind: PluginKind, project: str, module: str) -> None:
     """Refuse an invalid name, and one that is taken."""
     if not _NAME.match(name) or len(name) > MAX_NAME_LENGTH:
         raise OptionError(
-            "this is no name for a driver",
+            "this is no name for a plugin",
             expected=f"at most {MAX_NAME_LENGTH} letters a-z, digits, and dashes between them, such as my-store",
             found=repr(name),
         )
-    for group, noun in ((DRIVERS, "driver"), (URL_SCHEMES, "URL scheme")):
+    for group in kind.groups:
         for entry in installed(group):
             if entry.name.lower() == name:
-                raise _taken(f"{distribution_of(entry)} offers the {noun} {entry.name!r}")
+                raise _taken(f"{distribution_of(entry)} offers the {NOUNS[group]} {entry.name!r}")
     try:
         distribution(project)
     except PackageNotFoundError:
@@ -104,7 +171,7 @@ def _taken(why: str) -> OptionError:
     return OptionError(f"the name is taken: {why}", hint="Choose another.")
 
 
-def _write(directory: Path, context: dict[str, str]) -> None:
+def _write(directory: Path, kind: PluginKind, context: dict[str, str]) -> None:
     try:
         from cookiecutter.main import cookiecutter
     except ModuleNotFoundError as error:
@@ -115,7 +182,9 @@ def _write(directory: Path, context: dict[str, str]) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         template = Path(folder) / "template"
-        shutil.copytree(TEMPLATE, template, ignore=shutil.ignore_patterns("__pycache__"))  # pip makes it
+        compiled = shutil.ignore_patterns("__pycache__")  # by pip
+        for part in ("frame", kind.value):
+            shutil.copytree(TEMPLATES / part, template, ignore=compiled, dirs_exist_ok=True)
         # The configuration that is named is the only one that is read, and the record of the run goes beside it.
         config = Path(folder) / "config.yaml"
         config.write_text(

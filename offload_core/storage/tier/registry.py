@@ -136,7 +136,7 @@ GROUPS = (
     KEY_PROVIDERS,
 )
 
-_NOUNS = {
+NOUNS = {
     DRIVERS: "driver",
     URL_SCHEMES: "URL scheme",
     LAYERS: "layer",
@@ -254,7 +254,7 @@ def find(group: str, name: str) -> EntryPoint:
     if len(found) > 1:
         owners = " and ".join(sorted(distribution_of(entry) for entry in found))
         raise BrokenPluginError(
-            f"the {_NOUNS[group]} {name!r} is offered more than once, by {owners}",
+            f"the {NOUNS[group]} {name!r} is offered more than once, by {owners}",
             hint="Uninstall all but one of them.",
         )
     return found[0]
@@ -266,7 +266,7 @@ def distribution_of(entry: EntryPoint) -> str:
 
 
 def _who(entry: EntryPoint) -> str:
-    return f"the {_NOUNS[entry.group]} {entry.name!r} of {distribution_of(entry)}"
+    return f"the {NOUNS[entry.group]} {entry.name!r} of {distribution_of(entry)}"
 
 
 def driver_of_entry(scheme: EntryPoint) -> str:
@@ -316,7 +316,7 @@ def _unknown(group: str, name: str, known: list[str]) -> UnknownPluginError:
     close = difflib.get_close_matches(name, known, n=1)
     meant = f"Did you mean {close[0]!r}? " if close else ""
     return UnknownPluginError(
-        f"no installed distribution offers the {_NOUNS[group]} {name!r}",
+        f"no installed distribution offers the {NOUNS[group]} {name!r}",
         hint=f"{meant}Known: {', '.join(known) or 'none'}.",
     )
 
@@ -368,7 +368,7 @@ def _by_own_names(
         name = names.get(given.casefold(), given)
         if name in named and named[name] != value:
             raise OptionError(
-                f"the {_NOUNS[entry.group]} {entry.name!r} is given its option {name!r} twice, once as {given!r}",
+                f"the {NOUNS[entry.group]} {entry.name!r} is given its option {name!r} twice, once as {given!r}",
                 hint="Give it once.",
             )
         named[name] = value
@@ -387,7 +387,7 @@ def _flat(options: Mapping[str, object], names: Mapping[str, str]) -> Iterator[t
 def _check_pointless(entry: EntryPoint, name: str, value: object, only: str | None) -> None:
     if only is not None and str(value).strip().casefold() != only:
         raise OptionError(
-            f"the {_NOUNS[entry.group]} {entry.name!r} takes the option {name!r} only where it changes nothing",
+            f"the {NOUNS[entry.group]} {entry.name!r} takes the option {name!r} only where it changes nothing",
             expected=only,
         )
 
@@ -409,7 +409,7 @@ def _check_options(
     meant = f"Did you mean {close[0]!r}? " if close else ""
     listed = ", ".join(n if p.default is not p.empty else f"{n} (required)" for n, p in named.items())
     raise OptionError(
-        f"the {_NOUNS[entry.group]} {entry.name!r} {' and '.join(faults)}",
+        f"the {NOUNS[entry.group]} {entry.name!r} {' and '.join(faults)}",
         hint=f"{meant}Its options: {listed or 'none'}.",
     )
 

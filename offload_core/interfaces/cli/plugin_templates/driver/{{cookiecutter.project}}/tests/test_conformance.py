@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 import pytest
 from offload_hooks.testing import DriverConformance
 
-from {{ cookiecutter.module }} import {{ cookiecutter.driver }}
+from {{ cookiecutter.module }} import {{ cookiecutter.plugin }}
 
 
 class BackDoor:
@@ -34,10 +34,10 @@ class BackDoor:
         return self._root / f"{quote(key, safe='')}.object"
 
 
-class Test{{ cookiecutter.driver }}(DriverConformance):
+class Test{{ cookiecutter.plugin }}(DriverConformance):
     @pytest.fixture
     def make_driver(self, tmp_path):
-        return lambda: {{ cookiecutter.driver }}(root=str(tmp_path / "tier"))
+        return lambda: {{ cookiecutter.plugin }}(root=str(tmp_path / "tier"))
 
     @pytest.fixture
     def back_door(self, tmp_path):

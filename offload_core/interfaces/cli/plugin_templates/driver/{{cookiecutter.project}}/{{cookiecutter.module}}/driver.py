@@ -17,7 +17,7 @@ from {{ cookiecutter.module }}.directory import Directory, DirectoryError
 NAME = "{{ cookiecutter.name }}"
 
 
-class {{ cookiecutter.driver }}:
+class {{ cookiecutter.plugin }}:
     """A tier in the directory `root`, an absolute path."""
 
     hook_spec_version = 1

@@ -1,5 +1,0 @@
-"""The driver {{ cookiecutter.name }} for pulsar-offload."""
-
-from {{ cookiecutter.module }}.driver import {{ cookiecutter.driver }}
-
-__all__ = ["{{ cookiecutter.driver }}"]
