@@ -34,6 +34,8 @@ def test_a_topic_is_exported_and_the_next_time_what_is_new(offload, tier, tmp_pa
 def test_to_delta_and_iceberg(offload, tier, tmp_path):
     assert offload("export", tier, "-t", ORDERS, "--to", f"delta:{tmp_path}/delta").code == 0
     assert delta_rows(tmp_path / "delta") == scanned(tier)
+    again = offload("export", tier, "-t", ORDERS, "--to", f"delta:{tmp_path}/delta")
+    assert (again.code, "nothing new since the last export" in again.err) == (0, True)
     (tmp_path / "iceberg").mkdir()
     options = [f"--to-option={name}={value}" for name, value in iceberg_options(tmp_path / "iceberg").items()]
     assert offload("export", tier, "-t", ORDERS, "--to", "iceberg:test/exports.orders", *options).code == 0

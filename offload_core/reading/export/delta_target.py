@@ -115,22 +115,25 @@ class DeltaTarget:
 
 
 class _Positions(Mapping[TopicName, Position]):
-    """Positions by topic, from three transaction ids each; a table does not list its ids."""
+    """Positions by topic, from three transaction ids each; a table lists none, so these are the topics asked for."""
 
     def __init__(self, table: DeltaTable) -> None:
         self._table = table
+        self._found: dict[TopicName, Position] = {}
 
     def __getitem__(self, topic: TopicName) -> Position:
-        ledger_id, entry_id, batch_index = map(self._table.transaction_version, _names(topic))
-        if ledger_id is None or entry_id is None or batch_index is None:
-            raise KeyError(topic)
-        return Position(ledger_id, entry_id, batch_index)
+        if topic not in self._found:
+            ledger_id, entry_id, batch_index = map(self._table.transaction_version, _names(topic))
+            if ledger_id is None or entry_id is None or batch_index is None:
+                raise KeyError(topic)
+            self._found[topic] = Position(ledger_id, entry_id, batch_index)
+        return self._found[topic]
 
     def __iter__(self) -> Iterator[TopicName]:
-        raise TypeError("a Delta table does not list the ids of its transactions")
+        return iter(self._found)
 
     def __len__(self) -> int:
-        raise TypeError("a Delta table does not list the ids of its transactions")
+        return len(self._found)
 
 
 class _DeltaSink:

@@ -159,7 +159,7 @@ class ExportReport:
         rows, files, size_bytes: of the files.
         data_bytes: stored bytes of topics that were read for them.
         complete: False if it was stopped before the end of the plan.
-        since: where each topic of the target stood before.
+        since: where each topic stood before; of a Delta table, each that was exported now.
     """
 
     rows: int = 0
