@@ -5,8 +5,6 @@ Everything it writes lies in `.demo/` at the root of the checkout and is made an
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import shutil
 import subprocess
@@ -15,6 +13,7 @@ import time
 import warnings
 from pathlib import Path
 
+import example_tier
 import filtered_topic
 import life_of_a_topic
 import switched_topic
@@ -25,10 +24,9 @@ from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table
 
-from pulsar_offload import Tier, open_tier
+from pulsar_offload import open_tier
 
 ROOT = Path(__file__).resolve().parents[1]
-GOLDEN = ROOT / "tests" / "golden" / "broker" / "s3"
 DEMO = ROOT / ".demo"
 
 console = Console(highlight=False)
@@ -41,7 +39,7 @@ def main() -> None:
     tier = DEMO / "tier"
     step("Lay out what a Pulsar 4.0.8 broker offloaded to S3 as a tier in a directory")
     with open_tier(tier) as opened:
-        count = lay_out(opened.store)
+        count = example_tier.lay_out(opened.store)
     console.print(f"{count} objects, byte for byte as the broker wrote them, in {shown(tier)}")
 
     step("List it: topics, ledgers, sizes, formats. No broker, no metadata store, only the objects")
@@ -83,7 +81,10 @@ def main() -> None:
 
     step("What nothing needs: objects beside it whose topic has no record any more")
     with open_tier(DEMO / "life" / "cold") as opened:
-        lay_out(opened.store, "acme/cold/persistent/json")
+        example_tier.lay_out(
+            opened.store,
+            lambda stored: stored["metadata"]["managedledgername"] == "acme/cold/persistent/json",
+        )
     toolbox.find_garbage(DEMO / "life" / "cold", life_of_a_topic.records_url(DEMO / "life"), offload, say)
 
     step("A topic that went from ledgers to streaming and back: which positions lie in which object")
@@ -116,24 +117,6 @@ def step(title: str) -> None:
 def say(text: str) -> None:
     """A line, however long."""
     console.print(text, soft_wrap=True)
-
-
-def lay_out(tier: Tier, managed_ledger: str | None = None) -> int:
-    """Write the broker's objects, or those of a managed ledger, with the user metadata they had in S3; their number."""
-    listing = [
-        each
-        for each in json.loads((GOLDEN / "objects.json").read_text())
-        if managed_ledger in (None, each["metadata"]["managedledgername"])
-    ]
-    for stored in listing:
-        data = gzip.decompress((GOLDEN / "objects" / f"{stored['key']}.gz").read_bytes())
-        about = {"content_type": stored["content_type"], "user_metadata": stored["metadata"]}
-        if stored["metadata"]["role"] == "data":
-            upload = tier.begin_data(stored["key"], **about)
-            tier.commit_data(upload, [tier.write_block(upload, 1, 0, data)], create_only=True)
-        else:
-            tier.write_index(stored["key"], data, **about, create_only=True)
-    return len(listing)
 
 
 def start_spark() -> SparkSession:

@@ -1,11 +1,13 @@
 """A block of a page run in a world: Python in the page's own names, commands by the real command line, data parsed.
 
 What a page shows below a command is compared with what the command prints: each line must be there, where digits stand
-for any number and blanks for any blanks. A line `…` stands for any lines.
+for any number and blanks for any blanks. A line `…` stands for any lines. In tutorials commands run on a terminal of 80
+columns, as their readers' do.
 """
 
 import ast
 import builtins
+import doctest
 import json
 import os
 import re
@@ -20,6 +22,8 @@ from pages.shell import run_console
 
 GIVEN = frozenset(("spark", "tier", "older_tier", "environment", "hot_store", "record"))
 """The names that a page's Python may use without having made them."""
+
+TUTORIALS = "docs/tutorials/"
 
 IN_ITS_OWN_PROCESS = '.option("driver", "shelf")'
 """Spark's workers have the package of such a block only if their driver was started with it."""
@@ -130,8 +134,10 @@ def run(block, world, names):
             AirflowHome(world.folder / "airflow").run(code)
         case "python":
             _run_python(code, block, world, names)
+        case "pycon":
+            _run_session(code, block, world, names)
         case "console":
-            run_console(code, world)
+            run_console(code, world, columns=80 if block.page.startswith(TUTORIALS) else None)
         case "json":
             json.loads(code)
         case "toml":
@@ -153,6 +159,18 @@ def _run_python(code, block, world, names):
             names[name] = getattr(world, name)
     names.setdefault("__name__", re.sub(r"\W", "_", block.page))
     exec(compile(tree, str(block), "exec"), names)
+
+
+def _run_session(code, block, world, names):
+    """Type each line at a prompt, and compare what follows it; `...` stands for anything."""
+    if "SparkSession" in code:
+        assert world.spark
+    typed = doctest.DocTestParser().get_doctest(code, names, str(block), block.page, block.line)
+    runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    failures = []
+    runner.run(typed, out=failures.append, clear_globs=False)
+    names |= typed.globs
+    assert not failures, "".join(failures)
 
 
 def _run_process(code, world):

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import io
 import os
+import pty
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from fcntl import ioctl
 from itertools import groupby
 from pathlib import Path
+from struct import pack
 
 import tomllib
 from commands import COMMAND
+from gallery.terminal import screen_of
 from live.clients import PulsarShell
 from servers.process import Child, free_port
 from waiting import wait_for
@@ -41,14 +46,14 @@ class Line:
         return "--yes" not in self.words and (bool(self.shown) or self.words[1] in _DRY_RUNS)
 
 
-def run_console(text, world):
-    """Run each command, and compare."""
+def run_console(text, world, *, columns=None):
+    """Run each command, and compare; `offload` on a terminal of so many columns, if they are given."""
     for asks_service, lines in groupby(_lines(text), lambda line: line.words[0] == "pulsar-admin"):
         if asks_service:
             _ask_service(list(lines), world)
             continue
         for line in lines:
-            _compare(line, _run(line.words, world, finds=line.finds))
+            _compare(line, _run(line.words, world, finds=line.finds, columns=columns))
 
 
 def _lines(text):
@@ -62,7 +67,7 @@ def _lines(text):
     return found
 
 
-def _run(words, world, *, finds):
+def _run(words, world, *, finds, columns):
     """Run a command; return its output."""
     match words:
         case ["export", *settings]:
@@ -72,6 +77,12 @@ def _run(words, world, *, finds):
         case ["mkdir", *folders]:
             for folder in folders:
                 Path(folder).mkdir(parents=True, exist_ok=True)
+        case [".", ".venv/bin/activate"]:
+            pass  # this process is of that environment
+        case ["cp", *_] | ["rm", *_] if "-rf" not in words:
+            _quietly(["sh", "-c", " ".join(words)])  # which knows `*`
+        case ["python", program, *arguments] if (ROOT / program).is_file():
+            return _quietly([sys.executable, str(ROOT / program), *arguments])
         case ["make", *targets]:
             _quietly(["make", "-n", "-C", str(ROOT), *targets])
         case ["pip" | ".venv/bin/pip", "install", *what]:
@@ -84,6 +95,8 @@ def _run(words, world, *, finds):
             _serve(command, arguments, world)
         case ["offload", *arguments] if "--follow" in arguments:
             _follow(arguments)
+        case ["offload", *_] if columns is not None:
+            return _on_terminal([str(COMMAND), *words[1:]], columns, finds=finds)
         case ["offload", "export" | "relocate" | "verify", *arguments] if _needs_process(arguments):
             return _quietly([str(COMMAND), *words[1:]])
         case ["offload", *arguments]:
@@ -112,6 +125,23 @@ def _offload(arguments, *, finds):
     return out.getvalue()
 
 
+def _on_terminal(command, columns, *, finds):
+    """Run a command on a terminal of its own; return the lines that this shows in the end."""
+    ours, its = pty.openpty()
+    ioctl(its, termios.TIOCSWINSZ, pack("HHHH", 40, columns, 0, 0))
+    env = os.environ | {"TERM": "xterm-256color"}
+    running = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=env)
+    os.close(its)
+    printed = b""
+    with suppress(OSError):  # Linux says so when the other end is closed
+        while part := os.read(ours, 1 << 16):
+            printed += part
+    os.close(ours)
+    code, shown = running.wait(120), "\n".join(screen_of(printed.decode(), columns))
+    assert code == 0 or (code == 1 and finds), shown
+    return shown
+
+
 def _quietly(command):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -119,11 +149,13 @@ def _quietly(command):
 
 
 def _check_extras(words):
-    """Check that the command installs this project, with extras that exist."""
-    (what,) = (word for word in words if "[" in word)
-    match = re.fullmatch(rf"(?:{PROJECT['name']}|\.)\[([\w,]+)\]", what)
-    assert match is not None, what
-    assert set(match[1].split(",")) <= set(PROJECT["optional-dependencies"]), what
+    """Check that the command installs this project, with extras that exist, and else only what its tests install."""
+    ours, *others = (word for word in words if "[" in word)
+    match = re.fullmatch(rf"(?:{PROJECT['name']}|\.)\[([\w,]+)\]", ours)
+    assert match is not None, ours
+    extras = PROJECT["optional-dependencies"]
+    assert set(match[1].split(",")) <= set(extras), ours
+    assert all(any(each.startswith(other) for each in extras["test"]) for other in others), others
 
 
 def _serve(command, arguments, world):

@@ -259,6 +259,7 @@ class World:
         """The environment variables of the pages' user: a configuration, and a catalog of Iceberg tables."""
         return {
             "PULSAR_OFFLOAD_CONFIG": str(self.config),
+            "PWD": str(self.folder),
             "PYICEBERG_CATALOG__PROD__URI": f"sqlite:///{self.folder}/catalog.db",
             "PYICEBERG_CATALOG__PROD__WAREHOUSE": f"file://{self.folder}/lake",
         }
