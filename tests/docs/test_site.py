@@ -107,3 +107,17 @@ def test_pages_that_docstrings_name_exist():
     named = {page for path in sources for page in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text())}
     assert named
     assert not [page for page in named if not (ROOT / page).is_file()]
+
+
+_SAID_BY_THEIR_INDEX = ("adr/", "formats/", "gallery/")
+"""Folders of pages of one kind: the index says for all of them whom they serve."""
+
+
+def test_each_page_begins_with_whom_it_serves_and_what_they_get():
+    nav = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    expected = [
+        name for name in nav if not name.startswith(_SAID_BY_THEIR_INDEX) or name.endswith("index.md")
+    ]
+    begins = re.compile(r"# [^\n]+\n\n\*For [^\n*:]+: [^\n*]+\.\*\n\n")
+    assert len(expected) > 60
+    assert [name for name in expected if not begins.match((DOCS / name).read_text())] == []

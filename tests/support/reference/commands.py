@@ -8,6 +8,8 @@ from offload_core.interfaces.cli.commands import COMMANDS
 _HEAD = """\
 # Commands
 
+*For users of the terminal: each command with all its options.*
+
 All commands and options, generated from the program (`make reference`). What they are for, with examples, is on the
 page [Command line](../cli.md).
 """

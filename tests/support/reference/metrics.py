@@ -21,6 +21,8 @@ from offload_layers.metrics import MetricsLayer
 _HEAD = """\
 # Metrics
 
+*For operators who watch the service, layers or Spark's tasks: each metric by its name.*
+
 All names, generated from the program (`make reference`).
 
 ## Of the service

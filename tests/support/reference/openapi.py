@@ -19,6 +19,8 @@ from reference.requests import REQUESTS
 _HEAD = """\
 # REST
 
+*For programmers who call the service: each path, its parameters and answers.*
+
 What [`offload serve`](../service.md) answers, generated from its routes (`make reference`): Pulsar's own admin paths,
 so that `pulsar-admin` can ask it. The same as an [OpenAPI document](openapi.json).
 
