@@ -42,6 +42,7 @@ def verify(
     """Verify a tier: iterate over the result for its findings; its `summary` is complete after the last one.
 
     Args:
+        tier: what is verified.
         records: managed ledgers' records, to compare with the tier; None for none.
         records_options: the options of their place.
         more: `deep=True` for every byte, and what else `Verification` takes.
@@ -62,6 +63,7 @@ def gc(
     """Find what no record needs: `report()` of the result shows it, `collect(FileAuditLog(path))` deletes it.
 
     Args:
+        tier: where garbage is searched for.
         records: a cluster's metadata store, which has all records.
         scope: which garbage to find; None for all that is older than the grace period.
         records_options: the options of the metadata store.
@@ -82,6 +84,7 @@ def repair(
     """Repair a tier: `plan()` of the result gives repairs, `do(planned, FileAuditLog(path))` makes one.
 
     Args:
+        tier: what is repaired.
         records: managed ledgers' records, which state what is needed; None for none.
         records_options: the options of their place.
         more: what else `Repair` takes.
@@ -96,6 +99,7 @@ def recover(
     """Rebuild managed ledgers' records from a tier alone, one topic after another.
 
     Args:
+        tier: whose objects name topics and ledgers.
         into: where missing records are written; None to write none.
         audit: where each is recorded before; without it nothing is written.
         more: what else `offload_core.maintenance.record_recovery.recover_records` takes.
@@ -120,6 +124,8 @@ def relocate(
 
     Args:
         topics: their names; of a partitioned topic each partition's.
+        source: where the copies lie.
+        target: where they go.
         records: the topics' records, which can be written.
         audit: where each change is recorded before it is made.
         parallel: so many copies are made at once.

@@ -238,7 +238,9 @@ class StoreUnavailableError(StoreError, ConnectionError):
     """The store does not answer, or answers that it cannot serve now.
 
     Args:
+        what: what was attempted and went wrong.
         retry_after_s: the time to wait before the next try, as the store asks, in seconds.
+        fields: as of every `OffloadError`.
     """
 
     retryable = True

@@ -284,6 +284,7 @@ class WritableLedgerStore(LedgerStore, Protocol):
         kept as well. A sealed ledger is not changed. After a crash it can be called again.
 
         Args:
+            ledger_id: of the ledger.
             accept_loss: where acknowledged entries are damaged, seal the ledger before the first of them.
 
         Raises:

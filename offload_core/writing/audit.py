@@ -264,6 +264,7 @@ def read_audit_log(
     """The lines of a file, in their order.
 
     Args:
+        path: of the file.
         wrong: takes the error of each line that is JSON and none of an audit log, or of a newer one; the next line
             follows. None: it is raised.
 

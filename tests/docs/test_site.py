@@ -1,14 +1,18 @@
 """The documentation builds without a warning, its links lead somewhere, it loads nothing from elsewhere."""
 
+import inspect
 import os
 import re
 import subprocess
 import sys
+from html import unescape
 from html.parser import HTMLParser
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from public_names import CONTRACT, public_names
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -86,6 +90,25 @@ def test_relative_links_lead_to_pages_and_anchors(pages):
 @pytest.mark.long
 def test_nothing_is_loaded_from_elsewhere(pages):
     assert not [address for page in pages.values() for address in page.loaded if urlsplit(address).netloc]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("module", ["pulsar_offload", *CONTRACT])
+def test_the_reference_has_each_public_name_with_its_signature_and_summary(module, pages, site):
+    paths = [site / "reference" / name / "index.html" for name in ("python", "plug-in-contract")]
+    anchors = {each for path in paths for each in pages[path].anchors}
+    text = " ".join(unescape(re.sub("<[^>]+>", "", path.read_text())) for path in paths)
+    text = re.sub(r"\s+", " ", text)
+    given = import_module(module)
+    for name in {*public_names(given)} - {"__version__"}:
+        value = getattr(given, name)
+        place = f"{getattr(value, '__module__', '')}.{getattr(value, '__name__', '')}"
+        assert anchors & {f"{module}.{name}", place}, name
+        if inspect.isfunction(value):
+            assert f"{name}(" in text
+        if inspect.isroutine(value) or inspect.isclass(value):
+            summary = (inspect.getdoc(value) or "").partition("\n\n")[0]
+            assert " ".join(re.sub("`", "", summary).split()) in text, name
 
 
 def test_the_list_of_decisions_has_their_titles():

@@ -10,7 +10,11 @@ from pathlib import Path
 import pulsar_offload
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "how-to").glob("*.md")]
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    *(path for folder in (".", "how-to", "tutorials") for path in (DOCS / folder).glob("*.md")),
+]
 OF_PLUGINS = "conformance.md"
 """Its code is that of an author of plug-ins."""
 
@@ -40,13 +44,13 @@ def test_importing_it_imports_nothing_else():
 def test_documentation_and_examples_use_nothing_else():
     examples = {path: path.read_text() for path in (ROOT / "examples").glob("*.py")}
     blocks = {
-        path: "\n".join(re.findall(r"```python[^\n]*\n(.*?)```", path.read_text(), re.DOTALL))
+        path: "\n".join(re.findall(r"```py(?:thon|con)[^\n]*\n(.*?)```", path.read_text(), re.DOTALL))
         for path in PAGES
         if path.name != OF_PLUGINS
     }
     used = {
         (path.name, line)
         for path, text in (examples | blocks).items()
-        for line in re.findall(r"^ *(?:from|import) offload_core.*$", text, re.MULTILINE)
+        for line in re.findall(r"^(?: |>>>)*(?:from|import) offload_core.*$", text, re.MULTILINE)
     }
     assert used == set()

@@ -318,6 +318,8 @@ def pack_entry(
     """An entry of these messages, at least one.
 
     Args:
+        messages: one becomes an entry of its own, several a batch.
+        producer_name: of the producer that they appear to come from.
         sequence_id: the first message's; those after it count on.
         publish_time_ms: in ms since 1970, UTC.
         schema_version: as Pulsar's schema registry names the schema of the values; None for plain bytes.

@@ -41,7 +41,9 @@ class Collection:
     """Finds garbage: `report` or `collect` it once; `summary` is right at the end.
 
     Args:
+        tier: where garbage is searched for.
         records: opens managed ledgers' records, after the tier was listed.
+        scope: which garbage; None for all that is older than the grace period.
         elsewhere: other tiers that records may name copies in, such as one that copies were moved to: old ones go if
             the new ones exist and are whole.
         listener: gets the summary as it grows.
@@ -80,7 +82,9 @@ class Collection:
         If a record cannot be read, or the clocks are too far apart, nothing is deleted: `summary.why_incomplete`.
 
         Args:
+            audit: records each deletion before it is made.
             limit: the most that is deleted; objects that stay after all do not count.
+            at_once: objects that are deleted at a time.
 
         Raises:
             OptionError: the records are not complete, see `require_complete`.

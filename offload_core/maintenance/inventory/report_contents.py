@@ -74,9 +74,11 @@ def gather(
     """Return what the page about a tier shows.
 
     Args:
+        catalogue: the tier's topics and ledgers.
         location: where the tier is, without credentials.
         findings: those of a verification; None to report the catalogue's problems.
         top: number of topics that are listed one by one.
+        now: the time of the page; None for the clock's.
 
     Raises:
         OptionError: `top` is less than 1.

@@ -82,9 +82,12 @@ def survey_stored(
     """Add up all stored objects, or those that records name.
 
     Args:
+        tier: where objects are listed.
         classes: whose least sizes and days count.
         prefix: only objects whose keys begin so; with `records` the folder that they lie in.
+        records: opens managed ledgers' records; None to count all objects.
         topics: only these, by their full names or those of the partitioned topic; none for all.
+        now: the time that ages are counted to.
         listener: called with the number of copies that are measured.
 
     Raises:

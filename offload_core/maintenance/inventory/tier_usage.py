@@ -97,6 +97,8 @@ def measure(
     """Count a tier's bytes.
 
     Args:
+        tier: where objects are listed.
+        by: the groups that are counted.
         prefix: only objects whose keys begin so.
         records: owners of objects; None to inspect the objects, which is done only where it is needed.
         wanted: only these topics' objects; None for all, and other objects as well.

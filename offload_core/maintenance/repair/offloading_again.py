@@ -136,7 +136,13 @@ class HotCopies:
         """Offload a ledger again; when it returns, the record names the new copy. Its key, and the steps.
 
         Args:
+            records: where the ledger's record is switched.
+            tier: where the new copy goes.
+            name: of the managed ledger.
+            ledger_id: of the ledger.
             old: the copy that is damaged, which the record names.
+            audit: records each change before it is made.
+            now_ms: the time, since 1970, UTC.
 
         Raises:
             LiveAttemptError: another process works on another copy of it; nothing was changed.

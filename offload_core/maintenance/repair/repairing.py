@@ -167,7 +167,11 @@ class Repair:
     """A repair of a tier, or of some of its objects.
 
     Args:
-        prefix, keys, ledger_ids, topics: as of `RepairTargets`.
+        tier: what is repaired.
+        prefix: as of `RepairTargets`.
+        keys: the same.
+        ledger_ids: the same.
+        topics: the same.
         records: opens managed ledgers' records; None for none.
         ours: the same records, if they can be written: they are switched to saved copies, and counts are corrected.
         why_not_live: if `ours` are mirrors of a running cluster's records: why the brokers of a managed ledger cannot

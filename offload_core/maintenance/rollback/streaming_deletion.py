@@ -53,9 +53,13 @@ def delete_judged(
     """Delete the objects that are allowed, some at once; after a failure no further deletion is begun.
 
     Args:
+        tier: where the objects lie.
+        judged: the objects, as `judge_tier` judged them.
+        audit: records each deletion before it is made.
         allowed: objects that may be deleted besides those that are not needed.
         read_again: None if no other process writes the records.
         listener: gets each object that was deleted; may be called from several threads.
+        at_once: objects that are deleted at a time.
 
     Raises:
         StoreError: of the tier, with the object, or of the audit log; it can be called again.

@@ -64,6 +64,7 @@ class Verification:
     """A verification of a tier: iterate over it once for its findings; `summary` is right at the end.
 
     Args:
+        tier: what is verified.
         prefix: only objects whose keys begin so; with `records` the folder that they lie in.
         takes: selects topics; None stands for objects that name none.
         records: opens managed ledgers' records, after the tier was listed; None for none.

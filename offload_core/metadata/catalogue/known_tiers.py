@@ -34,6 +34,7 @@ def tier_record(tier: Tier, format_: ObjectFormat | None = None) -> DriverMetada
     """The driver metadata that records get for a tier: Pulsar's name of its driver, its properties, its location.
 
     Args:
+        tier: that copies lie in.
         format_: of the copy that is recorded; None for what is offloaded to the tier.
     """
     description = tier.describe()
@@ -96,6 +97,8 @@ class KnownTiers:
     """The tier that ledgers are offloaded to now, and others that they were offloaded to before. None is closed.
 
     Args:
+        current: that ledgers are offloaded to now.
+        others: that they were offloaded to before.
         elsewhere: returns the tier of a record that means none of these, or None.
     """
 

@@ -207,6 +207,7 @@ class LedgerSurvey(Survey[StoredObject]):
         """List a tier and inspect its objects, once.
 
         Args:
+            tier: what is listed.
             prefix: only objects whose keys begin so.
             takes: selects topics, None for all; as few indexes as possible of others are read.
             listener: called with the number of pairs that were inspected.

@@ -71,7 +71,7 @@ class TierReader:
             options: those of the source. Without any, a URL of the tier's own driver is opened with the tier's.
 
         Raises:
-            OptionError, PluginError, FormatError, StoreError.
+            OptionError, PluginError, FormatError, StoreError: of the source.
         """
         with open_records(source, self.store, self.options, options) as records:
             return records.read(records.topics())
@@ -142,7 +142,8 @@ def open_tier(
         options: the driver's own options by name.
 
     Raises:
-        UnknownPluginError, MissingExtraError, BrokenPluginError, OptionError.
+        UnknownPluginError, MissingExtraError, BrokenPluginError: of the driver or a layer.
+        OptionError: an option is missing or wrong.
     """
     place = find_place(
         url_or_driver, driver=driver, layers=layers, storage_options=storage_options, options=options

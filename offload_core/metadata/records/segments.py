@@ -340,8 +340,11 @@ def assign_segment(
     """Record a segment, before its first byte is written.
 
     Args:
+        info: the record.
+        uuid: the segment's, never used before.
         begin: entry 0 of a ledger that has no cold copy, or the one after the ledger's last segment.
         driver: the driver that writes, and its place.
+        assigned_ms: the time, since 1970, UTC.
         end: its last entry, of ledgers that are closed: it is recorded in all from `begin` to there that have entries.
             None for a segment that stays open.
         lease: None: any process may take the attempt over.
@@ -430,8 +433,11 @@ def complete_segment(
     """Record that data and index of the segment exist, since `offloaded_ms` (since 1970, UTC).
 
     Args:
+        info: the record.
+        uuid: the segment's.
         end: its last entry.
         end_entry_ids: the last entry of each ledger in it. A ledger without any gives up its share.
+        offloaded_ms: when both existed.
         filter_records: the short record of each ledger that went through a filter.
 
     Raises:

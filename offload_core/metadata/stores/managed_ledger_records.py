@@ -51,6 +51,7 @@ class ManagedLedgerRecords:
         store: it is not closed.
 
     Args:
+        store: where they are kept.
         compression: of records that are written, as Pulsar's `managedLedgerInfoCompressionType`; None: as each was
             before. All are read.
         segment_layout: see `pack_managed_ledger_info`.
@@ -120,6 +121,7 @@ class ManagedLedgerRecords:
         """Change a record, also while others change it; return the new one.
 
         Args:
+            name: of the managed ledger.
             change: returns the new record for a known one; it is called again for each that another process wrote in
                 between. It has no effects, and does not change its own result. It may raise; then nothing is written.
                 Nothing is written either if it changes nothing, and the record has today's form.

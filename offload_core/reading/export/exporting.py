@@ -183,7 +183,8 @@ def export(
     Args:
         tier: where to read.
         to: a folder's path or URL, `iceberg:CATALOG/NAMESPACE.TABLE`, or `delta:PATH`.
-        topics, options: which topics, and how to read them: as of `scan`, without an end in time.
+        topics: which topics, as of `scan`.
+        options: how to read them, without an end in time.
         to_options: of a folder its driver's options, of Iceberg the catalog's properties, of Delta its storage options.
         format: of the files in a folder: `parquet`, `csv` or `jsonl`; those of tables are Parquet.
         parquet: how files of Parquet are written.
@@ -195,7 +196,7 @@ def export(
         keywords: fields of `ScanOptions`, in place of those of `options`.
 
     Raises:
-        As `scan`, and MissingExtraError, FormatError, and StoreError of either side; committed files stay.
+        MissingExtraError, FormatError, StoreError: of either side; committed files stay. Others: as `scan`.
     """
     asked = (options or ScanOptions()).having(**keywords)
     columns = asked.columns

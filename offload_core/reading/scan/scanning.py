@@ -186,12 +186,16 @@ def scan(
         conditions: leave out topics, ledgers and blocks that cannot hold a row for which all of them hold. What is
             read may hold other rows as well.
         resume: instead of a start, the positions up to which topics were read before.
-        min_partitions, task_bytes: least number of tasks, if there are enough blocks; approximate size of a task.
+        min_partitions: least number of tasks, if there are enough blocks.
+        task_bytes: approximate size of a task.
         keywords: fields of `ScanOptions`, in place of those of `options`.
 
     Raises:
-        OptionError, UnknownTopicError, UnknownLedgerError, DataLossError, StoreError; of records FormatError; of
-        schemas SchemaError; of schema and key providers PluginError.
+        OptionError, UnknownTopicError, UnknownLedgerError: what is asked for makes no sense, or does not exist.
+        DataLossError, StoreError: of the tier.
+        FormatError: of records.
+        SchemaError: of schemas.
+        PluginError: of schema and key providers.
     """
     asked = (options or ScanOptions()).having(**keywords)
     read = read_options(asked, conditions=conditions)

@@ -70,9 +70,14 @@ def upload_blocks(
     """Store a data object, block by block in their order, and make it visible; what `stat` would answer.
 
     Args:
+        tier: where the object goes.
+        key: of the object.
         blocks: the blocks; one is pulled when there is room for it.
         block_bytes: the size of the largest block, which all but the last have, where the store has a least size.
         total_bytes: the object's size if it is known, so that a store's limits are checked before the first byte.
+        content_type: as the store keeps it beside the object.
+        user_metadata: the same.
+        create_only: fail if there is an object of this key.
         budget: what blocks in flight may take, the one that is being built among them; shared by uploads if need be.
         parts_in_flight: the most blocks on their way at once; fewer where the budget has no room for them.
 

@@ -159,7 +159,9 @@ def open_environment(
     """Open the environment of a process's managed ledgers, until the block ends.
 
     Args:
-        store, policies: of `open_policies`.
+        configuration: of `load_configuration`.
+        store: of `open_policies`.
+        policies: the same.
         stats: counts offloads, reads and deletions.
         hot: the hot tier, which is closed in the end; None for the configured one.
 

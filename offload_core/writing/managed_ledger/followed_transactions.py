@@ -177,6 +177,8 @@ def settle_transactions(
     It ends before the first entry of a transaction that is open, or that ends in the ledger that is written.
 
     Args:
+        environment: the process's.
+        name: of the managed ledger.
         up_to: if it is settled up to here, nothing is read, and what cannot be read after it is no error; None for
             the end of the sealed ledgers.
 

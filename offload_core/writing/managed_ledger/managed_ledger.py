@@ -157,6 +157,8 @@ class ManagedLedger:
         read ends a read that has entries of those before it; it fails the next one, which begins there.
 
         Args:
+            position: of the first entry.
+            max_entries: the most that are read.
             max_bytes: of payloads; at least one entry is read, however large.
             priority: which copy of each ledger is read, and what if that fails; None for that of the environment.
             up_to: nothing after this position is read; None for no bound.
@@ -333,6 +335,7 @@ class ManagedLedger:
         do those that a segment is being offloaded of. An object of several ledgers goes with the last of them.
 
         Args:
+            retention: how much and how long consumed ledgers stay.
             consumed_before: ledgers with entries from here on stay, also against retention; None for no bound.
             listener: called with each ledger whose copies were deleted, also if another one fails.
 
@@ -421,6 +424,7 @@ def open_managed_ledger(
     """Open a managed ledger, or create it; from now on no other process can append to it.
 
     Args:
+        environment: the process's.
         name: `tenant/namespace/persistent/encoded topic`.
         create: whether one that is not there is created.
         rollover: when it goes on in a new ledger; None for Pulsar's defaults.

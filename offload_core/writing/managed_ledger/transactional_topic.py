@@ -61,7 +61,9 @@ class TransactionalTopic:
     All entries are added by it. Every call raises what those of the managed ledger raise.
 
     Args:
+        environment: the process's, that the topic was opened in.
         topic: it is not closed; one of these for it.
+        policy: when snapshots are persisted; None for Pulsar's defaults.
 
     Raises:
         MetadataError, FormatError: the snapshot, or an entry after it, is damaged, with the place.

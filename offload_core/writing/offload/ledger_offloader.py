@@ -331,6 +331,7 @@ class LedgerOffloader:
         """Copy a sealed ledger to the tier; when it returns, data and index are durable.
 
         Args:
+            ledger: the sealed ledger.
             uuid: the attempt's, never used before.
             extra_metadata: user metadata of both objects; with `managedledgername` a bucket explains itself. A MapFile
                 lies under that name.
@@ -412,6 +413,8 @@ class LedgerOffloader:
         """Delete an attempt's objects and uploads, as far as they exist; none is left when it returns.
 
         Args:
+            ledger_id: of the ledger.
+            uuid: the attempt's.
             extra_metadata: as it was offloaded with, or its `managedledgername`, which a MapFile is found by.
 
         Raises:

@@ -184,6 +184,8 @@ class RecordedOffloads:
         """Offload a ledger; when it returns, its copy is recorded as complete. Return True if it was not before.
 
         Args:
+            name: of the managed ledger.
+            ledger_id: of the ledger.
             filter_run: what its entries go through; None for nothing. For this call only.
             listener: called after each block that was built; if it raises, the attempt is abandoned.
             audit: records the deletion of an older attempt, and of this one if it fails.
@@ -273,6 +275,9 @@ class RecordedOffloads:
         It stays while another cold copy is being made, and where its record marks the cold one as damaged.
 
         Args:
+            name: of the managed ledger.
+            ledger_id: of the ledger.
+            lag_ms: how long the cold copy must have been complete.
             audit: records it before, with what filters took out of the cold copy; again where it is deleted again.
 
         Raises:

@@ -33,7 +33,7 @@ def read_offloaded(
     by `**{"storage.region": "eu-west-1"}`. Tasks add what they read to `metrics`, of `measure_reads`.
 
     Raises:
-        As `scan`; tasks as `read_task`.
+        OffloadError: as `scan`; of tasks as `read_task`.
     """
     texts = option_texts(path, options)
     reader = TaskReader(parse_options(texts), None, None if metrics is None else metrics.report)

@@ -31,7 +31,7 @@ def explain(path: str | os.PathLike[str] | None = None, **options: object) -> Sc
     such as `storage.region`, are given by `**{"storage.region": "eu-west-1"}`.
 
     Raises:
-        As the query itself.
+        OffloadError: as the query itself.
     """
     source = PulsarOffloadDataSource(option_texts(path, options))
     return source.reader(source.schema()).tasks.explain()

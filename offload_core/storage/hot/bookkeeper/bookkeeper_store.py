@@ -36,22 +36,37 @@ class BookKeeperLedgerStore:
         admin_url: `http://broker:8080`: open ledgers are read exactly as far as the broker that writes them has
             confirmed; the broker loads the topic for that. Without it they are read as far as the bookies can tell,
             which is some entries less.
-        admin_token, admin_token_file: a token (JWT) for that, or the file that holds it.
+        admin_token: a token (JWT) for that.
+        admin_token_file: the file that holds it, instead.
         admin_ca_bundle: the certificates that brokers are verified by, instead of the machine's.
         tls: whether to speak TLS with bookies.
         ca_bundle: the certificates that bookies are verified by, instead of the machine's.
         verify_hostname: whether their names are verified as well.
-        client_certificate, client_key: files of a certificate that bookies are shown, and of its key.
+        client_certificate: the file of a certificate that bookies are shown.
+        client_key: the file of its key.
         sasl_mechanism: `DIGEST-MD5` or `GSSAPI` (Kerberos), where bookies want a login.
-        sasl_username, sasl_password: of DIGEST-MD5.
+        sasl_username: of DIGEST-MD5.
+        sasl_password: the same.
         sasl_password_file: the file that holds the password, instead.
         sasl_service: of GSSAPI, the first part of the bookies' principals.
         connections_per_bookie: the most, each used by one thread at a time.
         requests_per_bookie: the most single reads under way. A bookie refuses what is too much, from brokers as well.
-        requests_per_second, bytes_per_second: of this store in all; an empty text for no limit.
+        requests_per_second: of this store in all; an empty text for no limit.
+        bytes_per_second: the same.
         timeout_s: how long a call may take, at most an hour.
         attempts: how often it is tried.
-        zookeeper_…: of the connection to ZooKeeper, as the options of the metadata store `zk:`.
+        zookeeper_digest: of the connection to ZooKeeper, as the option of the metadata store `zk:`.
+        zookeeper_digest_file: the same.
+        zookeeper_sasl_mechanism: the same.
+        zookeeper_sasl_username: the same.
+        zookeeper_sasl_password: the same.
+        zookeeper_sasl_password_file: the same.
+        zookeeper_sasl_service: the same.
+        zookeeper_sasl_principal: the same.
+        zookeeper_tls: the same.
+        zookeeper_ca_bundle: the same.
+        zookeeper_client_certificate: the same.
+        zookeeper_client_key: the same.
 
     Raises:
         OptionError, MissingExtraError: options that make no sense, or need a library that is missing.
