@@ -17,7 +17,10 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 NO_CODE = ("text", "bytes")
 
-RUN_ELSEWHERE = {("docs/write-a-driver.md", "In ten minutes"): "tests/docs/test_write_a_driver_page.py"}
+RUN_ELSEWHERE = {
+    ("docs/write-a-driver.md", "In ten minutes"): "tests/docs/test_write_a_driver_page.py",
+    ("docs/write-a-plugin.md", "A filter in twenty minutes"): "tests/docs/test_write_a_driver_page.py",
+}
 """By page and heading, the test that runs what stands there in an environment of its own."""
 
 
