@@ -64,9 +64,8 @@ def pages(site):
 
 @pytest.mark.long
 def test_every_source_page_is_built(pages, site):
-    names = (path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md"))
-    built = {name.parent if name.name == "index" else name for name in names}
-    assert {path.parent.relative_to(site) for path in pages} == built
+    sources = {path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md")}
+    assert {path.relative_to(site).with_suffix("") for path in pages} == sources
 
 
 @pytest.mark.long
@@ -79,8 +78,7 @@ def test_relative_links_lead_to_pages_and_anchors(pages):
             if split.scheme or split.netloc:
                 continue
             target = (path.parent / unquote(split.path)).resolve() if split.path else path.resolve()
-            target = target / "index.html" if target.is_dir() else target
-            if not target.exists() or (
+            if not target.is_file() or (
                 split.fragment and target in known and unquote(split.fragment) not in known[target].anchors
             ):
                 broken.append(f"{path}: {link}")
@@ -93,9 +91,26 @@ def test_nothing_is_loaded_from_elsewhere(pages):
 
 
 @pytest.mark.long
+def test_the_site_opens_as_a_file_and_its_search_finds_pages(site, chromium):
+    chromium.open((site / "index.html").as_uri(), ready="document.readyState === 'complete'")
+    chromium.evaluate(
+        "((field) => { field.focus(); field.value = 'quarantine';"
+        " field.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true})); })"
+        "(document.querySelector('input[data-md-component=search-query]'))"
+    )
+    found = "[...document.querySelectorAll('.md-search-result__link')].map((link) => link.href)"
+    chromium.wait_for(f"{found}.length")
+    links = chromium.evaluate(found)
+    assert any(urlsplit(link).path == str(site / "repair.html") for link in links)
+    assert all(Path(unquote(urlsplit(link).path)).is_file() for link in links)
+    assert chromium.errors == []
+    assert [each for each in chromium.requests if not each.startswith(("file:", "data:", "blob:"))] == []
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("module", ["pulsar_offload", *CONTRACT])
 def test_the_reference_has_each_public_name_with_its_signature_and_summary(module, pages, site):
-    paths = [site / "reference" / name / "index.html" for name in ("python", "plug-in-contract")]
+    paths = [site / "reference" / f"{name}.html" for name in ("python", "plug-in-contract")]
     anchors = {each for path in paths for each in pages[path].anchors}
     text = " ".join(unescape(re.sub("<[^>]+>", "", path.read_text())) for path in paths)
     text = re.sub(r"\s+", " ", text)
