@@ -8,6 +8,7 @@ from pathlib import Path
 import promql_parser
 import pytest
 import yaml
+from pages import blocks_of
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from required import need
@@ -152,7 +153,7 @@ def test_each_alert_says_what_is_wrong_how_bad_it_is_and_what_to_do():
 
 @pytest.mark.nightly  # promtool takes minutes to build
 @pytest.mark.server
-def test_each_alert_fires_when_it_should_and_not_else():
+def test_the_pages_settings_are_taken_and_each_alert_fires_when_it_should_and_not_else(tmp_path):
     tests = Path(__file__).with_name("rules_test.yaml")
     fired = set(re.findall(r'alertname="(\w+)"', tests.read_text()))
     assert fired == {rule["alert"] for rule in ALERTS}
@@ -161,6 +162,13 @@ def test_each_alert_fires_when_it_should_and_not_else():
     except ToolchainMissing as missing:
         need(missing.part, False, missing.how)
         raise
-    for command in (["check", "rules", "--lint-fatal", str(RULES)], ["test", "rules", str(tests)]):
+    page = blocks_of(ROOT / "docs" / "how-to" / "deploy.md", ROOT)
+    (shown,) = [each.code for each in page if (each.heading, each.language) == ("Monitoring", "yaml")]
+    (tmp_path / "prometheus.yaml").write_text(shown)
+    for command in (
+        ["check", "config", "--syntax-only", str(tmp_path / "prometheus.yaml")],
+        ["check", "rules", "--lint-fatal", str(RULES)],
+        ["test", "rules", str(tests)],
+    ):
         done = subprocess.run([promtool, *command], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr

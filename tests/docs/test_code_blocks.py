@@ -1,27 +1,46 @@
 """Every code block of the documentation runs: each page's in order, in a folder of its own.
 
 A drawing or a list of files is a block of `text`, and stored bytes are compared by `test_format_pages.py`. What needs a
-cloud platform says so in its title, "Not run here: …", to readers as to this. Any other block that nothing runs fails.
+platform that cannot run here says so in its title, "Not run here: …", to readers as to this; `NOT_RUN` lists all of
+these. Any other block that nothing runs fails.
 """
 
 import os
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from pages import World, blocks_of, run, title_says_not_run
+from pages import NOT_RUN_HERE, World, blocks_of, run, title_says_not_run
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 NO_CODE = ("text", "bytes")
 
 RUN_ELSEWHERE = {
-    ("docs/write-a-driver.md", "In ten minutes"): "tests/docs/test_write_a_driver_page.py",
-    ("docs/write-a-plugin.md", "A filter in twenty minutes"): "tests/docs/test_write_a_driver_page.py",
+    ("docs/write-a-driver.md", "In ten minutes"): "tests/docs/test_strangers_paths.py",
+    ("docs/write-a-plugin.md", "A filter in twenty minutes"): "tests/docs/test_strangers_paths.py",
+    ("docs/how-to/deploy.md", "Kubernetes"): "tests/deploy/test_chart.py",
+    ("docs/how-to/deploy.md", "Monitoring"): "tests/deploy/test_monitoring.py",
 }
 """By page and heading, the test that runs what stands there in an environment of its own."""
+
+NOT_RUN = {
+    ("docs/how-to/clusters.md", "An environment to take along", "it downloads packages"): 1,
+    ("docs/how-to/clusters.md", "EMR", "it needs an EMR cluster"): 1,
+    ("docs/how-to/clusters.md", "EMR", "it needs EMR Serverless"): 1,
+    ("docs/how-to/clusters.md", "Dataproc", "it needs Dataproc"): 2,
+    ("docs/how-to/clusters.md", "Databricks", "it needs Databricks"): 2,
+    ("docs/how-to/clusters.md", "Kubernetes", "it needs Docker and a registry of images"): 1,
+    ("docs/how-to/clusters.md", "Kubernetes", "it needs Kubernetes"): 1,
+    ("docs/how-to/clusters.md", "Operators' commands on a cluster", "it needs YARN"): 1,
+    ("docs/how-to/deploy.md", "The image", "it needs Docker and a registry of images"): 1,
+    ("docs/how-to/deploy.md", "A try-out with Docker Compose", "it needs Docker"): 1,
+    ("docs/how-to/deploy.md", "Kubernetes", "it needs Kubernetes"): 1,
+}
+"""How many blocks of a page and heading cannot run here, and why."""
 
 
 def is_run(block):
@@ -62,6 +81,14 @@ def test_the_blocks_of_a_page_run(path, world, monkeypatch):
         except BaseException as error:
             error.add_note(f"in {block}")
             raise
+
+
+def test_blocks_that_cannot_run_here_are_those_of_clouds_and_containers():
+    blocks = [block for path in PAGES for block in blocks_of(path, ROOT) if title_says_not_run(block)]
+    assert (
+        Counter((block.page, block.heading, block.title.removeprefix(NOT_RUN_HERE)) for block in blocks)
+        == NOT_RUN
+    )
 
 
 def test_what_is_run_elsewhere_is_there_and_is_run():

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from textwrap import dedent
 
-NOT_RUN = "Not run here: "
+NOT_RUN_HERE = "Not run here: "
 """The prefix of the title of a block that no test can run, such as for a cloud platform. Readers see it, too."""
 
 _FENCE = re.compile(
@@ -55,4 +55,4 @@ def blocks_of(path, root):
 
 def title_says_not_run(block):
     """Return whether the title states that this is not run, and why."""
-    return block.title.startswith(NOT_RUN) and len(block.title) > len(NOT_RUN)
+    return block.title.startswith(NOT_RUN_HERE) and len(block.title) > len(NOT_RUN_HERE)

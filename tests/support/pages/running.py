@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 
 import tomllib
 from airflow_home import AirflowHome
+from servers import install
 
 from pages.shell import run_console
 
@@ -25,8 +26,15 @@ GIVEN = frozenset(("spark", "tier", "older_tier", "environment", "hot_store", "r
 
 TUTORIALS = "docs/tutorials/"
 
-IN_ITS_OWN_PROCESS = '.option("driver", "shelf")'
-"""Spark's workers have the package of such a block only if their driver was started with it."""
+IN_ITS_OWN_PROCESS = {
+    '.option("driver", "shelf")': lambda world: (
+        world.shelf_site
+    ),  # which workers have only if their driver had it
+    "SparkSession.builder.remote(": lambda _: "",  # beside the session of this process
+    "import OffloadedDatasource, read_ray": lambda _: "",  # which starts a cluster
+    "import read_daft": lambda _: install.daft(),  # an older PyArrow as well
+}
+"""What a block has that needs a process, and the folder of packages that this needs."""
 
 IN_AIRFLOW = "from airflow.sdk import DAG"
 """A block that begins with this is a file of DAGs; all of them are run."""
@@ -108,6 +116,8 @@ PLACES = {
     "zk://zk-1:2181": lambda world: world.zookeeper,
     "zk:zookeeper:2181": lambda world: world.zookeeper,
     "spark://master:7077": lambda _: "local[2]",
+    "sc://spark.example:15002": lambda world: world.spark_connect,
+    "./environment/bin/python": lambda _: sys.executable,
     # Packages that a page has its readers write.
     "from offload_shelf": lambda world: "from offload_shelf" if world.shelf_site else "",
     "/data/objects.zip": lambda world: str(world.archive),
@@ -128,8 +138,8 @@ def run(block, world, names):
     """Run a block; `names` are those that the page's Python has made so far."""
     code = placed(block.code, world)
     match block.language:
-        case "python" if IN_ITS_OWN_PROCESS in code:
-            _run_process(code, world)
+        case "python" if found := [site for text, site in IN_ITS_OWN_PROCESS.items() if text in code]:
+            _run_process(code, found[0](world))
         case "python" if IN_AIRFLOW in code:
             AirflowHome(world.folder / "airflow").run(code)
         case "python":
@@ -173,8 +183,13 @@ def _run_session(code, block, world, names):
     assert not failures, "".join(failures)
 
 
-def _run_process(code, world):
-    env = os.environ | {"PYTHONPATH": str(world.shelf_site), "PYSPARK_PYTHON": sys.executable}
+def _run_process(code, site):
+    env = os.environ | {
+        "PYTHONPATH": str(site),
+        "PYSPARK_PYTHON": sys.executable,
+        "DAFT_ANALYTICS_ENABLED": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

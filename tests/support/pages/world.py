@@ -192,6 +192,11 @@ class World:
         """The arguments that name an empty tier on a real server."""
         return shlex.join(new_store(name, self._fixture, self.folder).command_line())
 
+    @property
+    def spark_connect(self):
+        """The address of a Spark Connect server."""
+        return self._fixture("spark_connect").endpoint
+
     @cached_property
     def zookeeper(self):
         """The address of a ZooKeeper with the record of a topic, as Pulsar stores it."""
