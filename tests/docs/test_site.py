@@ -147,6 +147,16 @@ def test_pages_that_docstrings_name_exist():
     assert not [page for page in named if not (ROOT / page).is_file()]
 
 
+def test_the_sections_say_of_which_kind_their_pages_are_and_no_page_is_missing():
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    kinds = re.findall(r"^  - ([\w-]+)(?:, [\w -]+)?:$", nav, re.MULTILINE)
+    assert len(kinds) == len(re.findall(r"^  - ", nav, re.MULTILINE))
+    assert list(dict.fromkeys(kinds)) == ["Start", "Tutorials", "How-to", "Reference", "Explanation"]
+    assert kinds == sorted(kinds, key=list(dict.fromkeys(kinds)).index)
+    listed = re.findall(r"([\w/-]+\.md)$", nav, re.MULTILINE)
+    assert sorted(listed) == sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+
 _SAID_BY_THEIR_INDEX = ("adr/", "formats/", "gallery/")
 """Folders of pages of one kind: the index says for all of them whom they serve."""
 
