@@ -13,6 +13,8 @@ from scenes.exports import ORDERS, parquet_rows, scanned, two_partitions
 from offload_core.interfaces.cli.interruption import ENDS_WITHIN_S
 from offload_core.metadata.stores import open_metadata_store
 
+pytestmark = pytest.mark.long
+
 STALLING = """
 import os
 import signal

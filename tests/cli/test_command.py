@@ -14,6 +14,8 @@ from tiers import Names, lay_out
 
 from offload_core.metadata.stores import open_metadata_store
 
+pytestmark = pytest.mark.long
+
 ORDERS = "acme/cold/orders"
 INSTALL = "Run: pip install 'pulsar-offload[cli]'\n"
 # what an attacker or an accident may put into a name: colour, title, screen, C1, bidi, newline, markup
@@ -47,7 +49,6 @@ def steers(text):
 # --- exit codes and errors ---------------------------------------------------------------------
 
 
-@pytest.mark.long
 def test_a_command_that_went_well_ends_with_0_and_says_nothing_else(offload_process, offload, orders):
     result = offload_process("cat", orders, "-t", ORDERS, "-f", "jsonl", "--columns", "__entryId")
     assert (result.code, result.err) == (0, "")
@@ -94,7 +95,6 @@ def test_an_error_is_one_line_and_an_exit_code(offload, orders, arguments, error
     assert error in result.err
 
 
-@pytest.mark.long
 def test_a_call_that_is_made_again_is_one_line(offload_process, offload, orders):
     faults = "fault-plan:faults=fail-before list_objects #1"
     layers = ("--layer", "retry:first_wait_s=0,jitter_s=0", "--layer", faults)
@@ -114,7 +114,6 @@ main.main()
 """
 
 
-@pytest.mark.long
 def test_what_a_library_warns_of_is_a_line_without_its_module(orders):
     done = subprocess.run(
         [sys.executable, "-c", WARNS, "ls", str(orders)],
@@ -126,7 +125,6 @@ def test_what_a_library_warns_of_is_a_line_without_its_module(orders):
     assert done.stderr == "offload: warning: this is old\n"
 
 
-@pytest.mark.long
 def test_warnings_are_a_line_each_on_the_error_output(offload_process, tmp_path):
     lay_out(tmp_path, pip17_object([entry(b"a", txnid_most_bits=1, txnid_least_bits=2)]), attempt=1)
     lay_out(tmp_path, pip17_object([entry(b"a", txnid_most_bits=1, txnid_least_bits=2)]), attempt=2)
@@ -184,7 +182,6 @@ def buffered_environment():
     return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
-@pytest.mark.long
 def test_output_into_a_pipe_that_is_closed_early_ends_quietly(tmp_path):
     """As by `offload … | head -1`."""
     lay_out(tmp_path, pip17_object([entry(b"x" * 100)] * 20_000, max_block_bytes=64 << 20))
@@ -219,7 +216,6 @@ def test_output_into_a_pipe_that_nobody_reads_ends_quietly(orders, arguments):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-@pytest.mark.long
 def test_progress_is_shown_on_a_terminal_beside_a_file_or_a_pipe_but_not_between_rows(
     offload, on_a_terminal, orders, tmp_path
 ):
@@ -276,7 +272,6 @@ def test_json_lines_are_escaped_and_yet_the_same_text(offload, hostile):
     assert row["__messageProperties"] == {HOSTILE: HOSTILE}
 
 
-@pytest.mark.long
 def test_errors_and_warnings_are_shown_escaped(offload_process, offload, hostile):
     error = offload("cat", hostile, "-t", "acme/cold/other")
     assert error.code == 2

@@ -23,6 +23,8 @@ from offload_core.interfaces.cli.commands import COMMANDS
 from offload_core.interfaces.cli.interruption import ENDS_WITHIN_S
 from offload_core.metadata.stores import open_metadata_store
 
+pytestmark = pytest.mark.long
+
 TOPIC = "acme/cold/json"
 RECORDS = "--records sqlite:{folder}/records.db"
 
@@ -194,7 +196,6 @@ def test_records_that_cannot_be_opened_are_named(offload, offload_process, folde
         assert "nosuch" in result.err
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", OF_A_TIER)
 def test_a_reader_of_the_output_who_has_gone_ends_it_quietly(folder, name):
     lay_out_broker_objects(folder / "tier")
@@ -223,7 +224,6 @@ def silent():
         yield server, f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", OF_A_TIER)
 def test_ctrl_c_ends_it_within_seconds_though_the_store_does_not_answer(folder, name, silent, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")

@@ -15,6 +15,8 @@ from scenes.exports import (
     two_partitions,
 )
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def tier(tmp_path):
@@ -30,7 +32,6 @@ def test_a_topic_is_exported_and_the_next_time_what_is_new(offload, tier, tmp_pa
     assert "nothing new since the last export" in offload(*arguments).err
 
 
-@pytest.mark.long
 def test_to_delta_and_iceberg(offload, tier, tmp_path):
     assert offload("export", tier, "-t", ORDERS, "--to", f"delta:{tmp_path}/delta").code == 0
     assert delta_rows(tmp_path / "delta") == scanned(tier)

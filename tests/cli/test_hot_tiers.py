@@ -6,6 +6,8 @@ import pytest
 from scenes.switched import TOPIC, live, switched_topic
 from stores import Store
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def switched(tmp_path):

@@ -7,6 +7,8 @@ import pytest
 from entries import entry, pip17_object
 from tiers import Names, lay_out
 
+pytestmark = pytest.mark.long
+
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 TOPIC = "acme/cold/a-topic-whose-name-is-rather-long"
 

@@ -11,6 +11,8 @@ from waiting import wait_for
 
 from offload_core.writing.managed_ledger import RolloverPolicy, TransactionalTopic
 
+pytestmark = pytest.mark.long
+
 TOPIC = "persistent://acme/n/orders"
 
 
@@ -49,7 +51,6 @@ def test_sealed_ledgers_are_offloaded_and_the_others_named(topic, on_topic):
     topic.add_entry(b"the owner was not disturbed")
 
 
-@pytest.mark.long
 def test_ledgers_that_a_filter_holds_back_are_named_and_the_policies_filter_runs(config, on_topic):
     with opened_topic(config, "acme/n/persistent/orders") as (environment, managed):
         topic = TransactionalTopic(environment, managed)
@@ -144,7 +145,6 @@ def test_a_streamed_topic_that_was_closed_is_offloaded_at_once(topic, streamed, 
     assert deleted.json == {"deleted": ids, "would_be_deleted": []}
 
 
-@pytest.mark.long
 def test_ctrl_c_stops_an_offload_which_leaves_nothing_behind(topic, config, tmp_path):
     slow = "max_block_size_in_bytes = 5242880\nrate_limit_in_bytes_per_second = 1000000\n[policies."
     config.write_text(

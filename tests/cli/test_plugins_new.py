@@ -19,6 +19,8 @@ from offload_core.interfaces.cli import plugins
 from offload_core.interfaces.cli.plugins import MAX_NAME_LENGTH, TEMPLATES, PluginKind
 from offload_core.storage.tier import open_store
 
+pytestmark = pytest.mark.long
+
 NAME = "acme-tape"
 KINDS = [kind.value for kind in PluginKind]
 
@@ -159,7 +161,6 @@ def test_what_is_written_is_clean_for_ruff(offload, tmp_path, name, kind):
         assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.long
 def test_the_users_configuration_of_cookiecutter_does_not_count(tmp_path, project):
     home = tmp_path / "home"
     home.mkdir()
@@ -235,7 +236,6 @@ def test_what_is_there_already_is_left_alone(offload, tmp_path, make):
 LEAST_CASES = {"driver": 150, "layer": 150, "metadata-store": 35, "ledger-store": 80}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_plugin_passes_its_conformance_suite_at_once(projects, kind):
     code, output = run_tests(projects[kind], "-p", "effort", "tests/test_conformance.py")
@@ -263,7 +263,6 @@ FAULTS = [
 """A line of a template, and what breaks it."""
 
 
-@pytest.mark.long
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize(("kind", "right", "wrong"), FAULTS)
 def test_the_conformance_suite_catches_a_plugin_that_breaks_it(projects, tmp_path, kind, right, wrong):

@@ -27,6 +27,8 @@ from offload_core.metadata.records import (
 from offload_core.writing.offload_filters import recorded_filters
 from pulsar_offload import open_tier, scan
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def url(tmp_path):

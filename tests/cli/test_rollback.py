@@ -25,6 +25,8 @@ from offload_core.metadata.records.segments import as_written
 from offload_core.metadata.stores import ManagedLedgerRecords
 from offload_core.metadata.stores.sqlite import SqliteStore
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def tier(tmp_path):

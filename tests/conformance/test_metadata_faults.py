@@ -7,6 +7,8 @@ from pathlib import Path
 import planted_in_metadata
 import pytest
 
+pytestmark = pytest.mark.long
+
 FILE = Path(planted_in_metadata.__file__)
 NAMES = {store.__name__: cases for store, cases in planted_in_metadata.FAULTS.items()}
 

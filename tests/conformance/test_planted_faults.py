@@ -8,6 +8,8 @@ import lying_drivers
 import planted_faults
 import pytest
 
+pytestmark = pytest.mark.long
+
 FILE = Path(planted_faults.__file__)
 NAMES = {driver.__name__: cases for driver, cases in lying_drivers.FAULTS.items()}
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import planted_in_plugins
 import pytest
 
+pytestmark = pytest.mark.long
+
 FILE = Path(planted_in_plugins.__file__)
 NAMES = {plugin.__name__: cases for plugin, cases in planted_in_plugins.FAULTS.items()}
 SOUND = ("Sound", "OverRest", "OneTopic", "Table")

@@ -37,6 +37,8 @@ from offload_core.storage.tier import open_store
 from offload_hooks.errors import DataLossError, FormatError, MetadataError, OptionError, StoreError
 from pulsar_offload import open_tier
 
+pytestmark = pytest.mark.long
+
 
 def export(tier, to, **options):
     with open_tier(tier) as reader:

@@ -27,6 +27,8 @@ from offload_core.reading.export.iceberg_target import STATE, IcebergTarget
 from offload_hooks.errors import MetadataError, OptionError, StoreError, UnsupportedVersionError
 from pulsar_offload import open_tier
 
+pytestmark = pytest.mark.long
+
 KINDS = ("iceberg", "delta")
 PLACE = ["__topic", "__ledgerId", "__entryId", "__batchIndex"]
 TOPIC = "persistent://acme/cold/orders-partition-"
@@ -37,7 +39,6 @@ def export(tier, kind, folder, **options):
         return pulsar_offload.export(reader, **target_of(kind, folder) | {"topics": ORDERS} | options)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_message_is_there_once_and_a_second_export_adds_what_is_new(kind, tier, tmp_path):
     out = tmp_path / "out"
@@ -49,7 +50,6 @@ def test_every_message_is_there_once_and_a_second_export_adds_what_is_new(kind, 
     assert rows_of(kind, out) == scanned(tier)
 
 
-@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_columns_of_a_brokers_topics_have_a_type_there(kind, tmp_path):

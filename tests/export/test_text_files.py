@@ -18,6 +18,8 @@ from offload_core.reading.export import ExportReport, ParquetOptions
 from offload_hooks.errors import OptionError
 from pulsar_offload import open_tier
 
+pytestmark = pytest.mark.long
+
 PLACE = ("__topic", "__ledgerId", "__entryId", "__batchIndex")
 
 

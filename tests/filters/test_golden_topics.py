@@ -18,6 +18,8 @@ from offload_core.reading.read_handles import ColdReaders
 from offload_core.storage.tier import open_store
 from pulsar_offload import open_tier, scan
 
+pytestmark = pytest.mark.long
+
 COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
 
 

@@ -28,6 +28,8 @@ from offload_core.writing.managed_ledger.copy_registry import RecordRegistry, Re
 from offload_hooks.errors import AttemptError
 from offload_hooks.testing import MemoryDriver
 
+pytestmark = pytest.mark.long
+
 LOST = managed_ledger_of_topic(parse_topic(OTHER))
 
 
@@ -76,7 +78,6 @@ def check_consistent(world):
     return known.info
 
 
-@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("after", [False, True])
 def test_what_is_recovered_between_any_two_calls_of_a_collection_stays(after):
@@ -140,7 +141,6 @@ def test_a_copy_that_a_repair_goes_over_to_between_any_two_calls_stays(after):
     assert seen == {False, True}
 
 
-@pytest.mark.long
 def test_two_collections_at_once_leave_nothing_and_no_claim():
     for world, _, _ in each_turn(lost_topic, collect, lambda world: collect(world, Points())):
         assert len(world.keys) == 2

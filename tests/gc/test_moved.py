@@ -26,6 +26,8 @@ from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import OptionError
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def world(tmp_path):

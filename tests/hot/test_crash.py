@@ -14,6 +14,8 @@ from ledger_files import all_entries
 
 from offload_core.storage.hot import FileLedgerStore
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("sync", ["always", "interval"])

@@ -18,6 +18,8 @@ from offload_hooks.errors import ChecksumError, StoreError, StoreTimeoutError, U
 from offload_hooks.testing.forks import in_forked_child
 from offload_hooks.testing.threads import together
 
+pytestmark = pytest.mark.long
+
 
 class Appender:
     """Another process, which appends when it is told to."""

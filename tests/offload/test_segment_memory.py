@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes.offered import NAMES, UUID_1, LimitedDriver, Part, offer_on, offloader_of, read_back, stored
@@ -17,6 +18,8 @@ from offload_core.storage.tier import MemoryBudget, Tier
 from offload_core.writing.offload import OfferResult
 from offload_hooks import hookimpl
 from offload_hooks.ledger_stores import EntryBatch
+
+pytestmark = pytest.mark.long
 
 SOON_S = 60
 MIB = 1 << 20

@@ -34,6 +34,8 @@ from offload_core.writing.offload_filters import OffloadFilterDisable, has_unset
 from offload_hooks.errors import DataLossError, OptionError, UnresolvedTransactionError
 from pulsar_offload import open_tier, scan
 
+pytestmark = pytest.mark.long
+
 TOPIC = topic_of_managed_ledger(NAME)
 PIP17, STREAMING, MAPFILE = ObjectFormat.PIP17, ObjectFormat.STREAMING, ObjectFormat.MAPFILE
 GAP, TOMBSTONE = FilterMode.GAP, FilterMode.TOMBSTONE

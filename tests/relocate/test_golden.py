@@ -28,6 +28,8 @@ from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryMetadataStore
 from pulsar_offload import TierReader, scan
 
+pytestmark = pytest.mark.long
+
 GOLDEN_TOPIC = "persistent://public/default/golden"
 
 
@@ -200,7 +202,6 @@ def test_what_was_merged_is_taken_apart_again(kinds):
         assert_is_as_clients_read(TierReader(kinds.target), kind, records=kinds.infos)
 
 
-@pytest.mark.long
 def test_of_a_copy_that_lost_entries_all_others_are_moved(kinds):
     """A copy of encrypted messages is damaged, saved, its record rebuilt, and then it is moved."""
     damage(kinds.source, LOST, entries_of(TierReader(kinds.source), "encrypted")[LOST])

@@ -13,6 +13,8 @@ from offload_hooks import ByteRange
 from offload_hooks.errors import DataLossError, ObjectNotFoundError, OptionError
 from pulsar_offload import open_tier, scan
 
+pytestmark = pytest.mark.long
+
 TOPIC = "persistent://acme/cold/orders"
 
 

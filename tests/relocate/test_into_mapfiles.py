@@ -28,6 +28,8 @@ from offload_core.writing.managed_ledger.copy_registry import MappingRegistry, R
 from offload_core.writing.offload_filters import recorded_filters
 from offload_hooks.errors import OffloadError, OptionError
 
+pytestmark = pytest.mark.long
+
 PIP17, STREAMING, MAPFILE = ObjectFormat.PIP17, ObjectFormat.STREAMING, ObjectFormat.MAPFILE
 
 

@@ -29,6 +29,8 @@ from offload_hooks.errors import DataLossError, FormatError, IncompleteMessageEr
 from offload_hooks.testing import MemoryDriver
 from pulsar_offload import TierReader, scan
 
+pytestmark = pytest.mark.long
+
 LATER = 1 << 42
 """Long after all of them were written, in ms."""
 

@@ -29,6 +29,8 @@ from offload_core.reading.scan.following import BatchLimit, Frontier, TopicFollo
 from offload_hooks.errors import DataLossError
 from pulsar_offload import TierReader, open_tier
 
+pytestmark = pytest.mark.long
+
 NAME = parse_topic(TOPIC)
 OTHER = parse_topic("acme/cold/others")
 

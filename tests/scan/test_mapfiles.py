@@ -18,6 +18,8 @@ from offload_core.storage.tier import Tier
 from offload_hooks.errors import BadLengthError, ChecksumError, EntryOrderError, FormatError
 from pulsar_offload import TierReader, open_tier, scan
 
+pytestmark = pytest.mark.long
+
 EACH = pytest.mark.parametrize("compression", FileCompression)
 RANDOM = Random(11)
 LARGE = {i: RANDOM.randbytes(9000) for i in range(700)}

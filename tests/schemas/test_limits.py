@@ -29,6 +29,8 @@ from offload_core.format.schemas.payloads import PayloadDecoder, Payloads, decod
 from offload_hooks.errors import PayloadError
 from pulsar_offload import scan
 
+pytestmark = pytest.mark.long
+
 FIELD = descriptor_pb2.FieldDescriptorProto
 
 
@@ -83,7 +85,6 @@ def read(known, payloads, versions=0, **options):
     return list(decoded(iter([batch_of(decoder, payloads, versions)]), decoder))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("known", "payload", "rows"),
     [(wide_avro(1000), b"", 9_000), (wide_protobuf(1000), b"", 9_000), (wide_json(1000), b"{}", 9_000)],
@@ -108,7 +109,6 @@ print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> (0 
 """
 
 
-@pytest.mark.long
 def test_very_many_empty_messages_of_many_columns_take_little_memory():
     here = Path(__file__).parent
     program = WIDE.format(paths=[str(here), str(here.parent / "support")])
@@ -171,7 +171,6 @@ def test_messages_that_have_too_many_items_together_are_split(known, payload):
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("known", "payload"), LISTS)
 def test_a_message_that_has_too_many_items_by_itself_is_not_right(known, payload):
     counts = [1, 20_000, 2]

@@ -26,6 +26,8 @@ from offload_core.writing.managed_ledger import open_managed_ledger, policies_by
 from offload_core.writing.policy_store import PolicyStore
 from offload_hooks.testing import MemoryMetadataStore
 
+pytestmark = pytest.mark.long
+
 READY = ("/readyz", "/admin/v2/brokers/health")
 
 
@@ -106,7 +108,6 @@ def test_however_many_probes_there_are_the_store_is_asked_once_a_second():
     assert len(asked) <= 1 + int(time.monotonic() - began)
 
 
-@pytest.mark.long
 def test_the_first_process_of_a_container_ends_in_its_time(tmp_path):
     """The kernel has such a process ignore signals that it has no handler for, also its own."""
     isolated = ("unshare", "--user", "--map-root-user", "--pid", "--fork")

@@ -7,6 +7,8 @@ from golden import BROKER
 from service import Service
 from tiers import lay_out_broker_objects
 
+pytestmark = pytest.mark.long
+
 AVRO = BROKER / "topics" / "avro" / "schemas.json"
 PATH = "/admin/v2/schemas/acme/cold"
 

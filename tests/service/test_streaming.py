@@ -22,6 +22,8 @@ from offload_core.writing.managed_ledger import (
 from offload_hooks.errors import StoreTimeoutError
 from pulsar_offload import open_tier, scan
 
+pytestmark = pytest.mark.long
+
 NAME = "acme/n/persistent/orders"
 TOPIC = "/admin/v2/persistent/acme/n/orders"
 STREAMED = {"managedLedgerOffloadStreaming": True, "maxOffloadSegmentSizeInBytes": 64 << 20}
@@ -89,7 +91,6 @@ def test_the_command_does_as_well(service, topic, offload):
     assert told.json == {"first_unoffloaded": f"{at}:3"}
 
 
-@pytest.mark.long
 def test_what_an_open_transaction_holds_up_is_said_by_both(service, transactional, offload):
     topic = transactional.topic
     filtered = {"managedLedgerOffloadFilter": "transactions", "managedLedgerOffloadFilterMode": "gap"}
@@ -120,7 +121,6 @@ def test_what_an_open_transaction_holds_up_is_said_by_both(service, transactiona
     )
 
 
-@pytest.mark.long
 def test_an_owner_that_does_not_answer_is_told_and_stays_told(tmp_path, offload, monkeypatch):
     monkeypatch.setattr(admin_topics, "_COMPLETION_S", 0.3)
     config = configuration_file(tmp_path)

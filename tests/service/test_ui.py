@@ -14,6 +14,8 @@ from offload_core.metadata.records.attempts import AttemptHolder, AttemptLease, 
 from offload_core.storage.clock import system_now_ms
 from offload_core.writing.managed_ledger import RolloverPolicy, open_managed_ledger
 
+pytestmark = pytest.mark.long
+
 HOSTILE = "<img src=x onerror=document.title='got in'>"
 ROWS = "[...document.querySelectorAll('#table-status tbody tr')].map(e => [...e.children].map(c => c.textContent))"
 SAID = "document.querySelector('#said').textContent"

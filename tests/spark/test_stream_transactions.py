@@ -19,6 +19,8 @@ from offload_core.storage.tier import Tier
 from offload_hooks.errors import UnresolvedTransactionError
 from pulsar_offload import TierReader, open_tier
 
+pytestmark = pytest.mark.long
+
 STATED = (*PLACE, "__txnState")
 
 

@@ -6,6 +6,8 @@ from offload_core.storage.tier import survey
 from offload_core.storage.tier.registry import FILTERS, GROUPS, make_filter
 from offload_hooks.errors import BrokenPluginError
 
+pytestmark = pytest.mark.long
+
 DRIVERS = "pulsar_offload.drivers"
 SCHEMES = "pulsar_offload.url_schemes"
 LAYERS = "pulsar_offload.layers"

@@ -42,6 +42,8 @@ from offload_hooks.testing.conformance import ProcessCases, SequenceCases
 from offload_hooks.testing.forks import in_forked_child
 from offload_hooks.testing.threads import together
 
+pytestmark = pytest.mark.long
+
 DEADLINE_S = 60
 
 STALLING = """
@@ -225,7 +227,6 @@ def test_an_error_that_cannot_be_sent_comes_by_its_type_and_text(faulty, block, 
         assert tier.write_block(upload, 1, 0, b"fine").length == 4  # by the same process
 
 
-@pytest.mark.long
 def test_a_process_that_stands_still_is_killed_and_replaced(spec):
     uploads = UploadProcess(spec, timeouts=UploadTimeouts(silence_s=3))
     with open_with_upload_process(spec, uploads) as tier:
@@ -246,7 +247,6 @@ def test_a_process_that_stands_still_is_killed_and_replaced(spec):
         assert psutil.Process().num_fds() <= descriptors
 
 
-@pytest.mark.long
 def test_a_process_that_never_answers_to_a_block_is_killed(faulty):
     uploads = UploadProcess(faulty, timeouts=UploadTimeouts(block_s=1))
     with open_with_upload_process(faulty, uploads) as tier:
@@ -267,7 +267,6 @@ def test_the_retry_layer_goes_on_with_another_process(faulty):
         assert bytes(tier.read_range("key", 0, stored.size_bytes)) == b"".join(blocks)
 
 
-@pytest.mark.long
 def test_the_process_ends_with_the_one_that_started_it(tmp_path):
     command = [sys.executable, "-c", UPLOADS_AND_WAITS, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:

@@ -36,6 +36,8 @@ from offload_core.writing.offload.recorded_offload import RecordedOffloads
 from offload_core.writing.offload_filters import recorded_filters
 from offload_hooks.errors import DataLossError, OffloadError, OptionError, UnresolvedTransactionError
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def no_power_fails(monkeypatch):
@@ -281,7 +283,6 @@ def test_gaps_are_refused(tmp_path):
         plan(topic, opened(topic), filter=FilterMode.GAP)
 
 
-@pytest.mark.long
 def test_filtered_moves_may_end_at_every_call(crash_matrix):
     calls = crash_matrix(
         with_transactions, filtered, check=LiveTopic.check, check_done=check_filtered, every=48
@@ -566,7 +567,6 @@ def test_nothing_is_lost_whatever_happens_at_any_call(tmp_path, happens, after, 
         check_moved(topic, str(result))
 
 
-@pytest.mark.long
 def test_a_move_may_end_at_every_call(crash_matrix):
     calls = crash_matrix(offloaded, move, check=LiveTopic.check, check_done=check_moved, every=48)
     assert {*("put", "audit", "write_index"), *("broker unload", "broker stats", "broker read")} <= set(calls)

@@ -13,6 +13,8 @@ from tiers import lay_out_broker_objects
 from offload_core.storage.tier import open_store
 from pulsar_offload import open_tier, scan
 
+pytestmark = pytest.mark.long
+
 TOPIC = "persistent://acme/cold/avro"
 
 
@@ -37,7 +39,6 @@ def place(request, tmp_path, unique):
     return server.files / unique, f"fsspec+{server.endpoint}/{unique}", server.storage_options
 
 
-@pytest.mark.long
 def test_the_command_line_shows_what_a_broker_wrote_as_it_does_of_a_folder(place, offload):
     folder, url, storage_options = place
     given = ["-o", f"storage_options={json.dumps(storage_options)}"] if storage_options else []
@@ -51,7 +52,6 @@ def test_the_command_line_shows_what_a_broker_wrote_as_it_does_of_a_folder(place
     assert PASSWORD not in found.out + found.err
 
 
-@pytest.mark.long
 def test_doctor_finds_nothing_wrong(place, offload):
     _, url, storage_options = place
     given = ["-o", f"storage_options={json.dumps(storage_options)}"] if storage_options else []

@@ -15,6 +15,8 @@ import pytest
 from offload_drivers.local import LocalDriver
 from offload_hooks import Upload
 
+pytestmark = pytest.mark.long
+
 OLD, NEW = b"old bytes, rather long", b"new bytes"
 OLD_METADATA, NEW_METADATA = {"which": "old"}, {"which": "new"}
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(dying.__file__).parent)}
