@@ -8,6 +8,7 @@ CONTRACT = (
     *(
         f"offload_hooks.{name}"
         for name in (
+            "async_client",
             "errors",
             "filters",
             "schemas",
