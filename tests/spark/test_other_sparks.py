@@ -52,7 +52,7 @@ def test_each_version_reads_the_same_rows(version, is_connect, java, start_serve
 def test_the_oldest_python_and_the_lowest_versions_of_all_dependencies_read_the_same_rows(java, tmp_path):
     with skipped_without_toolchain():
         python = install.lowest()
-    install_into(tmp_path / "site", ROOT)
+    install_into(tmp_path / "site", ROOT, ROOT / "hooks")
     check("3.5.9", tmp_path, str(python), tmp_path / "site")
 
 
