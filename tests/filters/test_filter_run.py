@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes.filters import PlainFilter
+from scenes.transactions import ONE, OTHER, PLAIN, abort, commit, of
 
 from offload_core.format.codec.arrays import read_only
 from offload_core.format.codec.kernels.frames import copy_kept
+from offload_core.format.codec.object_marks import FILTERED_TRANSACTIONS
 from offload_core.metadata.records import EntryPosition
 from offload_core.metadata.records.filter_record import DroppedEntries, FilterMode
 from offload_core.writing.offload_filters import FilterRun
@@ -111,3 +113,20 @@ def test_a_decision_is_a_known_number_for_each_entry(answer):
     with pytest.raises(BrokenPluginError, match="'answers'") as caught:
         run.apply(5, EntryBatch.of(2, [b"a", b"b"]))
     assert (caught.value.ledger_id, caught.value.entry_id) == (5, 2)
+
+
+@pytest.mark.parametrize("name", ["by-size", FILTERED_TRANSACTIONS])
+@pytest.mark.parametrize("mode", FilterMode)
+def test_markers_are_dropped_by_the_filter_of_transactions_only(name, mode):
+    events = [PLAIN, commit(ONE), of(ONE), abort(OTHER), PLAIN]
+    payloads = [each.pack(i) for i, each in enumerate(events)]
+    payloads.insert(3, b"not an entry") if mode is FilterMode.GAP else None
+    run = FilterRun(name, mode, PlainFilter(lambda _: 1))
+    filtered = run.apply(7, EntryBatch.of(10, payloads))
+    markers = [i for i, payload in enumerate(payloads) if payload in (events[1].pack(1), events[3].pack(3))]
+    kept = markers if name == "by-size" or mode is FilterMode.TOMBSTONE else []
+    assert np.flatnonzero(filtered.causes == 0).tolist() == kept
+    for place in kept:
+        assert payloads_of(filtered)[10 + place] == payloads[place]
+    if mode is FilterMode.GAP:
+        assert list(payloads_of(filtered)) == [10 + place for place in kept]

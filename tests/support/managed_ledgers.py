@@ -188,7 +188,7 @@ def _records(metadata, points):
 
 def environment_in(folder):
     """Records and ledgers in a folder that several processes may share."""
-    store = SqliteStore(f"sqlite:{folder}/records.db", create=True)
+    store = left_open(SqliteStore(f"sqlite:{folder}/records.db", create=True))
     hot = left_open(FileLedgerStore(folder / "hot", sync="never"))
     return Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
 

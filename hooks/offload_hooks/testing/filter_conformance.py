@@ -192,6 +192,13 @@ class FilterConformance(PluginSuiteBase):
         payloads, causes = zip(*entries, strict=True)
         assert causes_of(opened, payloads, case_size) == list(causes)
 
+    def test_the_number_of_a_call_changes_no_decision(
+        self, opened: TopicFilter | None, entries: Entries
+    ) -> None:
+        payloads, causes = zip(*entries, strict=True)
+        for _ in range(50):
+            assert causes_of(opened, payloads, 1) == list(causes)
+
     def test_no_entries_get_no_decision(self, opened: TopicFilter | None) -> None:
         if opened is not None:
             assert numbers(opened, 0, []) == []

@@ -186,7 +186,8 @@ def protoc() -> Path:
     It lies apart, without what it depends on, since that is an older protobuf than others here need; protoc itself
     needs none.
     """
-    return _packages(f"grpcio-tools-{GRPCIO_TOOLS}", f"grpcio-tools/requirements-{GRPCIO_TOOLS}.txt")
+    name = f"grpcio-tools-{GRPCIO_TOOLS}-{sys.implementation.cache_tag}"  # it is compiled
+    return _packages(name, f"grpcio-tools/requirements-{GRPCIO_TOOLS}.txt")
 
 
 def _packages(name: str, requirements: str) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -155,7 +156,7 @@ class PieceReader:
             step = self._more(step) if found < len(array) else 2 * step
             if found == len(array):
                 continue  # an entry that is larger than the step
-            frames = memoryview(array)[found:]  # type: ignore[arg-type]
+            frames = memoryview(cast("Any", array))[found:]
             part = _as_block(extent, block, frames, begin + found, entry_id, next_entry_id)
             yield self._piece(*part, len(array))
             end, next_entry_id = begin + found, entry_id
