@@ -96,6 +96,20 @@ class DropsWhatItHasSeen(Sound):
         return known or super().decide(payload)
 
 
+@caught_by("test_the_number_of_a_call_changes_no_decision")
+class KeepsEverySeventh(Sound):
+    drops = 0
+
+    def open(self, topic):
+        self.drops = 0
+        return super().open(topic)
+
+    def decide(self, payload):
+        is_dropped = super().decide(payload)
+        self.drops += is_dropped
+        return is_dropped and self.drops % 7 != 0
+
+
 @caught_by("test_a_filter_that_is_made_anew_decides_the_same")
 class CountsItsInstances(Sound):
     made = 0
