@@ -87,7 +87,6 @@ class Proxy:
 
         async def end():
             self._server.close()
-            await asyncio.sleep(0.05)  # what was just accepted begins, and then closes what it has
             for writer in list(self._open):
                 writer.transport.abort()
             tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
