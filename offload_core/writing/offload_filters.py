@@ -284,8 +284,7 @@ def _are_markers(
     finder = TransactionFinder(None, verify_checksums=False)
     try:
         finder.add(LocatedEntries(data, None, ids[dropped], offsets[:-1][dropped], lengths[dropped]))
-    except FormatError:  # each by itself
-        finder = TransactionFinder(None, verify_checksums=False)
+    except FormatError:  # nothing was found of any: each by itself
         for place in np.flatnonzero(dropped).tolist():
             one = slice(place, place + 1)
             with suppress(FormatError):

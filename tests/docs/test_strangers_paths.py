@@ -5,13 +5,13 @@ Each begins in a clone, with an empty home, an empty environment and nothing in 
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from commands import copy_source
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(sys.base_prefix) / "bin"
@@ -20,6 +20,11 @@ OWN = ("PYTHON", "VIRTUAL_ENV", "PULSAR_OFFLOAD", "OFFLOAD_", "HYPOTHESIS", "COV
 FIRST_DATAFRAME = ROOT / "docs" / "tutorials" / "first-dataframe.md"
 WRITE_A_DRIVER = ROOT / "docs" / "write-a-driver.md"
 WRITE_A_PLUGIN = ROOT / "docs" / "write-a-plugin.md"
+
+
+def section(page, heading):
+    """The text below a heading of a page."""
+    return page.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
 def script_of(text):
@@ -35,10 +40,8 @@ def script_of(text):
 
 
 DATAFRAME, SPARK, ONWARD = FIRST_DATAFRAME.read_text().partition("\n## 5. Spark")
-DRIVER = script_of(WRITE_A_DRIVER.read_text().partition("\n## In ten minutes\n")[2].partition("\n## ")[0])
-FILTER = script_of(
-    WRITE_A_PLUGIN.read_text().partition("\n## A filter in twenty minutes\n")[2].partition("\n## ")[0]
-)
+DRIVER = script_of(section(WRITE_A_DRIVER, "In ten minutes"))
+FILTER = script_of(section(WRITE_A_PLUGIN, "A filter in twenty minutes"))
 
 
 SLOWER = 3
@@ -53,11 +56,7 @@ class Stranger:
         self.home = folder / "home"
         self.home.mkdir()
         self.minutes = 0.0
-        listed = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
-        for name in subprocess.run(listed, capture_output=True, text=True, check=True).stdout.splitlines():
-            if (ROOT / name).is_file():
-                (self.clone / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(ROOT / name, self.clone / name)
+        copy_source(self.clone)
 
     def types(self, *lines):
         """Type the lines into one shell; returns all that it prints."""

@@ -18,7 +18,7 @@ from offload_hooks.errors import StoreTimeoutError, StoreUnavailableError
 from offload_hooks.testing import DriverConformance, MemoryBackDoor, MemoryDriver, MemoryTier
 from offload_hooks.testing.forks import in_forked_child
 
-# --- a store behind a connection -------------------------------------------------------------------
+# --- a store that is asked over TCP -------------------------------------------------------------------
 
 
 class Server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from offload_core.interfaces.cli.configured import open_service
 from offload_core.interfaces.cli.main import main
 from offload_core.writing.configuration import load_configuration
 from offload_core.writing.managed_ledger import open_managed_ledger
+
+ROOT = Path(__file__).parents[2]
 
 
 def configuration_file(folder):
@@ -108,6 +111,16 @@ def install_into(target, *projects):
     options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
     pip = [sys.executable, "-m", "pip", "install", *options]
     subprocess.run([*pip, "--target", str(target), *map(str, projects)], check=True)
+
+
+def copy_source(folder, leaves_out=lambda _: False):
+    """Copy the repository's files to a folder, but for those whose names, relative to its root, are to be left out."""
+    listed = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.run(listed, capture_output=True, text=True, check=True).stdout.splitlines():
+        if not leaves_out(name) and (ROOT / name).is_file():
+            place = Path(folder, name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, place)
 
 
 INTERRUPTIBLE = """

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pathspec
+from commands import copy_source
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
@@ -42,12 +41,6 @@ def words(stage, name):
 
 def make_context(folder):
     """Copy to a folder what Docker would be sent: files of the repository that `.dockerignore` does not exclude."""
-    listed = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.splitlines()
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     excluded = pathspec.PathSpec.from_lines("gitignore", lines)
-    for name in names:
-        if not excluded.match_file(name) and (ROOT / name).is_file():
-            place = Path(folder, name)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, place)
+    copy_source(folder, excluded.match_file)

@@ -74,17 +74,15 @@ def _without_connections(work: Callable[[], object], report_to: int) -> None:
     def watch() -> None:
         while True:
             ready = wait([over, *traps])
-            for trap in ready:
-                if trap in traps and not (written := trap.recv(1)):
-                    del traps[trap]  # it was closed
-                elif trap in traps and written:
-                    report = (
-                        f"it goes on with its parent's connection to {traps[trap]}; connect anew after a fork"
-                    )
-                    os.write(report_to, report.encode())
-                    os._exit(0)
             if ready == [over]:
                 return
+            for trap in [each for each in traps if each in ready]:
+                if trap.recv(1):
+                    peer = traps[trap]
+                    report = f"it goes on with its parent's connection to {peer}; connect anew after a fork"
+                    os.write(report_to, report.encode())
+                    os._exit(0)
+                del traps[trap]  # it was closed
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

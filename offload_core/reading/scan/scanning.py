@@ -191,7 +191,7 @@ def scan(
         keywords: fields of `ScanOptions`, in place of those of `options`.
 
     Raises:
-        OptionError, UnknownTopicError, UnknownLedgerError: what is asked for makes no sense, or does not exist.
+        OptionError, UnknownTopicError, UnknownLedgerError: a request that makes no sense, or of what does not exist.
         DataLossError, StoreError: of the tier.
         FormatError: of records.
         SchemaError: of schemas.
