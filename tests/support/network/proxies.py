@@ -65,8 +65,10 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="spoiling-proxy")
         self._thread.start()
-        self._server = self._run(asyncio.start_server(self._serve, "127.0.0.1", 0))
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        self._loop.call_soon_threadsafe(self._loop.add_reader, self._listener, self._accept)
+        self.port = self._listener.getsockname()[1]
 
     @property
     def url(self):
@@ -86,9 +88,8 @@ class Proxy:
         """Stop listening, drop all connections, end the thread."""
 
         async def end():
-            self._server.close()
-            for writer in list(self._open):
-                writer.transport.abort()
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
             tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
             for task in tasks:
                 task.cancel()
@@ -108,9 +109,19 @@ class Proxy:
     def _run(self, work):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
-    async def _serve(self, reader, writer):
+    def _accept(self):
+        try:
+            client, _ = self._listener.accept()
+        except OSError:  # it has gone already
+            return
+        client.setblocking(False)
+        serving = self._loop.create_task(self._serve(client))
+        serving.add_done_callback(lambda _: client.close())  # a task cancelled before it begins, too
+
+    async def _serve(self, client):
         number, self.connections = self.connections, self.connections + 1
         spoil = self.choose(number)
+        reader, writer = await asyncio.open_connection(sock=client)
         self._open.add(writer)
         upstream = None
         try:
