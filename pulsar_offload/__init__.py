@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from offload_core.format.codec.ledger_metadata import LedgerInfo as LedgerInfo
     from offload_core.format.codec.object_format import ObjectKey as ObjectKey
     from offload_core.format.codec.object_format import parse_key as parse_key
+    from offload_core.format.messages.entry import EntryParts as EntryParts
+    from offload_core.format.messages.entry import Message as Message
     from offload_core.format.messages.entry import NewMessage as NewMessage
     from offload_core.format.messages.entry import pack_entry as pack_entry
+    from offload_core.format.messages.entry import read_messages as read_messages
+    from offload_core.format.messages.entry import split_entry as split_entry
     from offload_core.interfaces.engines.daft_frame import read_daft as read_daft
     from offload_core.interfaces.engines.dask_frame import read_dask as read_dask
     from offload_core.interfaces.engines.polars_frame import scan_polars as scan_polars
@@ -189,7 +193,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "offload_core.format.codec.ledger_metadata": "LedgerInfo",
     "offload_core.format.codec.object_format": "ObjectKey parse_key",
-    "offload_core.format.messages.entry": "NewMessage pack_entry",
+    "offload_core.format.messages.entry": "EntryParts Message NewMessage pack_entry read_messages split_entry",
     "offload_core.interfaces.engines.daft_frame": "read_daft",
     "offload_core.interfaces.engines.dask_frame": "read_dask",
     "offload_core.interfaces.engines.polars_frame": "scan_polars",

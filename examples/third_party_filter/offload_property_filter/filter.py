@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from array import array
 
-from offload_core.format.messages.entry import Message, read_messages, split_entry
 from offload_hooks.errors import placed
 from offload_hooks.filters import FilteredTopic, Position
 from offload_hooks.ledger_stores import EntryBatch
 from offload_hooks.values import ReadableBuffer
+from pulsar_offload import Message, read_messages, split_entry
 
 _MOST_MESSAGE_BYTES = 64 << 20
 

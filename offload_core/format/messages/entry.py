@@ -52,7 +52,13 @@ CHECKSUM_MAGIC = 0x0E01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryParts:
-    """An entry taken apart. `payload` is as stored: compressed, encrypted, a chunk or a batch, by its `metadata`."""
+    """An entry taken apart.
+
+    Attributes:
+        broker: what the broker put before it, a protobuf message `BrokerEntryMetadata`; None if nothing.
+        metadata: its protobuf message `MessageMetadata`.
+        payload: as stored: compressed, encrypted, a chunk or a batch, by `metadata`.
+    """
 
     broker: BrokerEntryMetadata | None
     metadata: MessageMetadata
@@ -79,9 +85,12 @@ class EntryParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message of an entry. `batch_index` is None when the entry is not a batch (or is passed on raw).
+    """One message of an entry.
 
-    `metadata` is the message's own: of a batch its `SingleMessageMetadata`.
+    Attributes:
+        batch_index: None when the entry is not a batch, or is passed on raw.
+        metadata: its own, a protobuf message: of a batch its `SingleMessageMetadata`, otherwise the entry's.
+        value: None for a null value.
     """
 
     batch_index: int | None
@@ -118,7 +127,7 @@ def locate_parts(entry: bytes) -> EntryLayout:
 
 
 def split_entry(entry: bytes, *, verify_checksum: bool = True) -> EntryParts:
-    """Take an entry apart.
+    """Take an entry apart: the bytes that a ledger holds, in Pulsar's wire format.
 
     Raises:
         TruncatedError, BadLengthError, ChecksumError, MetadataError: with the offset in the entry.
