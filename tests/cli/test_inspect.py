@@ -53,6 +53,7 @@ def test_metadata_of_a_ledger_is_json_that_people_can_read(offload, broker):
     assert metadata["state"] == "CLOSED"
     assert metadata["digest_type"] == "CRC32C"
     assert ["pulsar/managed-ledger", "acme/cold/persistent/big"] in metadata["custom"]
+    assert "password" not in metadata
 
 
 def test_facts_of_a_ledger_are_text_that_people_can_read(offload, broker):

@@ -371,9 +371,10 @@ def _compression(index: ObjectIndex) -> dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses as dicts, enums by name, bytes as text or hex."""
+    """Dataclasses as dicts without the fields that their repr hides, enums by name, bytes as text or hex."""
     if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        shown = (field.name for field in dataclasses.fields(value) if field.repr)
+        return {name: _plain(getattr(value, name)) for name in shown}
     if isinstance(value, enum.Enum):
         return value.name
     if isinstance(value, bytes):
