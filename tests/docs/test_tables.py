@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+import tomllib
 from damage import DAMAGES
 from pyspark.sql.pandas.types import from_arrow_type
 from scenes.repairs import contents_of, repaired
@@ -125,6 +126,12 @@ def methods(contract):
 )
 def test_a_table_has_exactly_what_there_is(page, heading, expected):
     assert list(rows(text_of(page), heading)) == list(expected)
+
+
+def test_the_extras_of_the_distribution_are_listed():
+    project = tomllib.loads(DOCS.parent.joinpath("pyproject.toml").read_text())["project"]
+    listed = re.findall(r"^\| (`.*?) \|", section("index", "Install"), re.MULTILINE)
+    assert names_in(" ".join(listed)) == project["optional-dependencies"].keys() - {"test"}
 
 
 def test_the_calls_of_a_handle_are_documented():
