@@ -2,12 +2,13 @@
 
 import pytest
 from tiers import lay_out_broker_objects
+from waiting import wait_for
 
 from offload_core.interfaces.engines.spark.metrics import measure_reads
 from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource
 from pulsar_offload import open_tier, read_offloaded, scan
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(6)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(12)]
 
 OPTIONS = {"topic": "acme/cold/json", "isolation": "uncommitted", "minPartitions": "2"}
 
@@ -80,11 +81,11 @@ def test_the_workers_log_has_a_record_for_each_task(spark, tier):
     spark.conf.set(logging, "true")
     try:
         rows = spark.read.format("pulsar_offload").options(**OPTIONS).load(str(tier)).count()
-        kept = spark.tvf.python_worker_logs().collect()
+        logs = spark.tvf.python_worker_logs().where("logger = 'offload_core.reading.scan.metrics'")
+        wait_for(lambda: logs.count() == 2)  # Spark reads a worker's output beside the query
+        records = [row["context"] for row in logs.collect()]
     finally:
         spark.conf.unset(logging)
-    records = [row["context"] for row in kept if row["logger"] == "offload_core.reading.scan.metrics"]
-    assert len(records) == 2
     assert sum(int(record["rows"]) for record in records) == rows
     assert all(int(record["bytes"]) > 0 < int(record["ranges"]) for record in records)
     assert [record["retries"] for record in records] == ["0", "0"]
