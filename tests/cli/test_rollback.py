@@ -46,7 +46,7 @@ def test_delete_shows_first_what_would_become_of_each(offload, tier, tmp_path):
     assert "kept              ledger 7: its hot copy is gone, and this segment is its only copy" in two
     assert "kept              whose it is, no record tells" in three
     assert "kept              the data begins with 61207069" in cat
-    assert counts.startswith("1 streaming objects, 1.1 kB, would be deleted; nothing was; 2 kept")
+    assert counts.startswith("1 streaming object, 1.1 kB, would be deleted; nothing was; 2 kept")
     assert result.err.startswith("1 of them are named by records, whose ledgers have hot copies: release")
     assert keys(tier) == before
 
@@ -69,7 +69,7 @@ def test_delete_with_yes_and_an_audit_log(offload, tier, tmp_path):
     assert "each change is recorded: expected --audit-log FILE" in result.err
     arguments += ["--audit-log", tmp_path / "audit.jsonl"]
     result = offload(*arguments)
-    assert (result.code, result.out.splitlines()[-1]) == (1, "1 streaming objects, 1.1 kB, deleted; 2 kept")
+    assert (result.code, result.out.splitlines()[-1]) == (1, "1 streaming object, 1.1 kB, deleted; 2 kept")
     assert before - keys(tier) == {str(uuid_of(1)), f"{uuid_of(1)}-index"}
     lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     logged = [(line["managed_ledger"], line["ledger_id"]) for line in lines]

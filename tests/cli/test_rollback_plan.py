@@ -29,9 +29,9 @@ def test_plan_names_each_ledger_and_what_to_do_and_ends_with_an_answer(offload, 
         "acme/cold/orders 7 2 200 bytes 2 512 bytes complete gone its only copy is in streaming objects"
     )
     assert said == [
-        "5 ledgers of 1 topics; 3 of them have streaming segments",
+        "5 ledgers of 1 topic; 3 of them have streaming segments",
         "2 ledgers, 7 entries, 700 bytes, have hot copies: keep these, and release their segments",
-        "1 ledgers, 2 entries, 200 bytes, are in streaming objects only: an old version will not find them",
+        "1 ledger, 2 entries, 200 bytes, are in streaming objects only: an old version will not find them",
         "an old version, put back now, would not find 9 entries of 3 ledgers",
         "Rolling back loses data.",
     ]
@@ -53,7 +53,7 @@ def test_plan_without_records_says_what_it_cannot_know(offload, tier, tmp_path):
     assert result.code == 1
     assert result.out.splitlines()[-3:] == [
         "without records it is not known which ledgers have hot copies, and what their records name",
-        "1 streaming objects cannot be read, so their ledgers are not known",
+        "1 streaming object cannot be read: what ledgers they hold is not known",
         "Whether rolling back loses something is not known.",
     ]
     assert "not known  look at its record" in result.out

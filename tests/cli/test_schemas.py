@@ -76,7 +76,7 @@ def test_a_tier_without_saved_schemas_is_as_it_should_be(offload, tier, tmp_path
     shown = offload("schemas", "show", tier)
     assert (shown.code, shown.err) == (0, "")
     assert shown.out == (
-        "no schema of 1 topics is saved in this tier: offload schemas pull URL --from … saves them\n"
+        "no schema of 1 topic is saved in this tier: offload schemas pull URL --from … saves them\n"
     )
     assert offload("schemas", "show", tier, "--json").json == {}
     (tmp_path / "none").mkdir()

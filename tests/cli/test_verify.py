@@ -53,7 +53,7 @@ def test_a_finding_has_its_place_its_meaning_and_what_helps(offload, damaged):
     assert heading.split() == ["topic", "object", "where", "expected", "found"]
     assert finding.startswith(f"acme/cold/orders  {key}  ledger 8, entry 39, byte ")
     assert helps == f"What to do: {Code.MESSAGE_CHECKSUM.helps}."
-    assert summary.endswith(": 1 errors, 0 warnings")
+    assert summary.endswith(": 1 error, 0 warnings")
 
 
 def test_errors_come_first_by_kind_and_only_of_the_topics_that_are_wanted(offload, tmp_path):
@@ -106,7 +106,7 @@ def test_what_cannot_be_verified_is_named(offload, damaged):
     assert result.code == 2
     assert "not verified" in result.err
     assert "-ledger-" in result.err
-    assert "1 errors, 0 warnings; 1 objects could not be verified" in result.out
+    assert "1 error, 0 warnings; 1 object could not be verified" in result.out
 
 
 def test_a_tier_that_is_not_there_cannot_be_verified(offload, tmp_path):

@@ -258,7 +258,7 @@ def test_what_an_earlier_doctor_left_is_a_warning(root):
         (root / name).write_bytes(b"x")
         os.utime(root / name, (time.time() - age_s,) * 2)
     finding = findings(examined(LocalDriver(root)))["leftovers"]
-    assert (finding.status, finding.seen) == ("warning", "1 objects that an earlier doctor left")
+    assert (finding.status, finding.seen) == ("warning", "1 object that an earlier doctor left")
 
 
 # --- read only ---------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ def _show_entries(
             for each in found
             if isinstance(each, FoundLedger) and (each.topic, each.ledger.ledger_id) in gone
         )
-    print_line(f"they have {entries:,} entries of {count_text(len(gone), 'ledger')}")
+    print_line(f"they have {count_text(entries, 'entry')} of {count_text(len(gone), 'ledger')}")
 
 
 def _show_managed_ledgers(
@@ -213,7 +213,7 @@ def _show_managed_ledgers(
         held = size(sum(each.info.size or 0 for each in ledgers))
         print_line(
             f"{topic}: its managed ledger {what}, with all copies of its {count_text(len(ledgers), 'ledger')}: "
-            f"{entries:,} entries, {held} of payloads"
+            f"{count_text(entries, 'entry')}, {held} of payloads"
         )
 
 

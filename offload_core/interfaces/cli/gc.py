@@ -37,6 +37,7 @@ from offload_core.interfaces.cli.terminal import (
 )
 from offload_core.maintenance.gc import Collection, CollectionSummary, RemovalOutcome, Scope, measure_clock
 from offload_core.metadata.catalogue import TopicName, require_complete
+from offload_core.metadata.catalogue.summaries import count_text
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 
@@ -272,8 +273,8 @@ def _row(outcome: RemovalOutcome, now: datetime) -> list[Any]:
 def summary_lines(summary: CollectionSummary, *, is_dry: bool) -> Iterator[str]:
     """The result in a few sentences."""
     yield (
-        f"{summary.objects:,} objects, {size(summary.object_bytes)}, {summary.uploads:,} uploads; "
-        f"records of {summary.topics:,} topics"
+        f"{count_text(summary.objects, 'object')}, {size(summary.object_bytes)}, "
+        f"{count_text(summary.uploads, 'upload')}; records of {count_text(summary.topics, 'topic')}"
     )
     for kind, count in sorted(summary.garbage.items(), key=lambda each: each[0].value):
         yield f"  {kind.value}: {count:,}, {size(summary.garbage_bytes[kind])}: {kind.meaning}"

@@ -167,7 +167,7 @@ def _print(found: Iterator[Recovered], *, written: bool) -> None:
         ledgers = () if info is None else info.ledgers
         entries = sum(one.info.entries or 0 for one in ledgers)
         what = _SAID[each.outcome].format("" if written else "would be ")
-        line = f"{name}: {count_text(len(ledgers), 'ledger')}, {entries:,} entries: {what}"
+        line = f"{name}: {count_text(len(ledgers), 'ledger')}, {count_text(entries, 'entry')}: {what}"
         print_line(line)
         if rebuilt.unknown:
             print_table(_unknown_table(rebuilt.unknown))

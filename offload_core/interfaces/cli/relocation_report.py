@@ -24,6 +24,7 @@ from offload_core.interfaces.cli.terminal import (
 )
 from offload_core.maintenance.relocate import Move, OldCopies, Outcome, PlainResult, PlainStatus, TopicPlan
 from offload_core.metadata.catalogue import TopicName
+from offload_core.metadata.catalogue.summaries import count_text
 from offload_core.metadata.records import OtherCopy
 from offload_core.metadata.records.relocations import Relocation
 from offload_core.metadata.stores.record_paths import record_path
@@ -94,7 +95,7 @@ def show_relocated(done: Relocated, changes: Sequence[Relocation], *, as_json: b
             for ledger_id in change.copy.ledger_ids:
                 print_line(_change_line(change, ledger_id))
     moves = [move for plan in done.plans for move in plan.moves]
-    what = f"{len(moves):,} copies, {size(done.planned_bytes)} of payloads"
+    what = f"{count_text(len(moves), 'copy')}, {size(done.planned_bytes)} of payloads"
     already = sum(len(plan.done) for plan in done.plans)
     if done.is_dry:
         print_line(f"{what}, would be moved; nothing was. {already} ledgers are there already.")

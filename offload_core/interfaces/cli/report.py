@@ -14,6 +14,7 @@ from offload_core.interfaces.cli.terminal import err, output_file, print_line, s
 from offload_core.maintenance.inventory.report_contents import TOP_TOPICS, gather
 from offload_core.maintenance.inventory.report_page import report_page
 from offload_core.maintenance.verify import Verification
+from offload_core.metadata.catalogue.summaries import count_text
 from offload_hooks.errors import StoreError
 
 
@@ -56,7 +57,6 @@ def report(
     except OSError as error:
         raise StoreError("the page cannot be written", key=str(output), found=error.strerror) from error
     if verification is not None and verification.summary.failed:
-        err.print(
-            f"{verification.summary.failed} objects could not be verified", style="red", highlight=False
-        )
+        failed = count_text(verification.summary.failed, "object")
+        err.print(f"{failed} could not be verified", style="red", highlight=False)
     print_line(f"{output}: {size(len(data))}")

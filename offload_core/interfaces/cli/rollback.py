@@ -53,6 +53,7 @@ from offload_core.maintenance.rollback import (
     release_recorded,
 )
 from offload_core.metadata.catalogue import UNKNOWN_TOPIC, TopicName, require_complete
+from offload_core.metadata.catalogue.summaries import count_text
 from offload_core.metadata.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata.records import ManagedLedgerInfo
 from offload_core.metadata.stores import ManagedLedgerRecords, open_metadata_store
@@ -94,7 +95,8 @@ def list_objects(where: TierOptions, prefix: Prefix = "", as_json: AsJson = Fals
         count = sum(each.foreign is None for each in found)
         counted = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
         total = size(sum(each.size_bytes for each in found if each.foreign is None))
-        out.print(f"{count} streaming objects, {total}{f': {counted}' if counted else ''}", highlight=False)
+        objects, of_each = count_text(count, "streaming object"), f": {counted}" if counted else ""
+        out.print(f"{objects}, {total}{of_each}", highlight=False)
 
 
 @command(failed=2)
@@ -159,9 +161,8 @@ def delete(
             _show(chosen, done if changes.yes else None, allowed, freed, as_json=as_json)
     changed = sum(allowed.allows(each.verdict) for each in chosen) - len(done) if changes.yes else 0
     if changed:
-        print_note(
-            f"{changed} objects stay, as their records have changed meanwhile: call it again", "yellow"
-        )
+        objects = count_text(changed, "object")
+        print_note(f"{objects} kept, since records have changed meanwhile: call it again", "yellow")
     would_act = not changes.yes and (
         any(allowed.allows(each.verdict) for each in chosen)
         or any(each.ledger_ids for each in freed.values())
@@ -203,7 +204,7 @@ def _show(
     if not chosen:
         print_line("no streaming objects")
         return
-    out.print(f"{len(due)} streaming objects, {total}, {what}; {kept} kept", highlight=False)
+    out.print(f"{count_text(len(due), 'streaming object')}, {total}, {what}; {kept} kept", highlight=False)
     named_still = sum(each.verdict is Verdict.HOT for each in due)
     if named_still:
         print_note(
@@ -263,25 +264,27 @@ def plan_table(planned: RollbackPlan) -> Table:
 
 def plan_statement(planned: RollbackPlan) -> Iterator[str]:
     """Yield the conclusions; the last line is the answer."""
-    count = sum(topic.ledger_count for topic in planned.topics)
+    ledgers = count_text(sum(topic.ledger_count for topic in planned.topics), "ledger")
+    topics = count_text(len(planned.topics), "topic")
     streamed = [ledger for topic in planned.topics for ledger in topic.streamed]
-    yield f"{count} ledgers of {len(planned.topics)} topics; {len(streamed)} of them have streaming segments"
+    yield f"{ledgers} of {topics}; {len(streamed)} of them have streaming segments"
     if not planned.knows_records:
         yield "without records it is not known which ledgers have hot copies, and what their records name"
         if planned.unread:
-            yield f"{planned.unread} streaming objects cannot be read, so their ledgers are not known"
+            unread = count_text(planned.unread, "streaming object")
+            yield f"{unread} cannot be read: what ledgers they hold is not known"
     for need, advice in (
         (Need.RELEASE, "have hot copies: keep these, and release their segments"),
         (Need.FINISH, "have hot copies and a segment or ledger that is open: wait for these"),
         (Need.ONLY_COPY, "are in streaming objects only: an old version will not find them"),
     ):
-        ledgers = planned.of(need)
-        if ledgers:
-            yield f"{len(ledgers)} ledgers, {_amount(ledgers)}, {advice}"
+        needy = planned.of(need)
+        if needy:
+            yield f"{count_text(len(needy), 'ledger')}, {_amount(needy)}, {advice}"
     unseen = [ledger for ledger in streamed if ledger.unseen_entries]
     if unseen:
-        entries = sum(ledger.unseen_entries or 0 for ledger in unseen)
-        yield f"an old version, put back now, would not find {entries:,} entries of {len(unseen)} ledgers"
+        entries = count_text(sum(ledger.unseen_entries or 0 for ledger in unseen), "entry")
+        yield f"an old version, put back now, would not find {entries} of {count_text(len(unseen), 'ledger')}"
     if planned.loses_nothing:
         yield "Rolling back loses nothing."
     elif not planned.knows_records:
@@ -343,8 +346,8 @@ def _advice(ledger: PlannedLedger) -> str:
 
 
 def _amount(ledgers: Sequence[PlannedLedger]) -> str:
-    entries = sum(ledger.entries or 0 for ledger in ledgers)
-    return f"{entries:,} entries, {size(sum(ledger.size_bytes or 0 for ledger in ledgers))}"
+    entries = count_text(sum(ledger.entries or 0 for ledger in ledgers), "entry")
+    return f"{entries}, {size(sum(ledger.size_bytes or 0 for ledger in ledgers))}"
 
 
 def _count(number: int | None) -> str:

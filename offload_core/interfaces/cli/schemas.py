@@ -15,6 +15,7 @@ from offload_core.interfaces.cli.command_options import AsJson, RecordOptions, T
 from offload_core.interfaces.cli.nothing_found import chosen_topics
 from offload_core.interfaces.cli.terminal import cell, out, print_table, time
 from offload_core.metadata.catalogue import TierReader, TopicName
+from offload_core.metadata.catalogue.summaries import count_text
 from offload_core.reading.scan import ScanOptions
 from offload_core.reading.scan.scanning import sampler
 from offload_core.reading.schema_providers import SavedSchemas, open_provider, saved_in
@@ -97,10 +98,9 @@ def _no_schema_of(topics: int, source: str | None) -> str:
     if not topics:
         return "no topics"
     if source is not None:
-        return f"{source} has a schema of none of {topics:,} topics"
-    return (
-        f"no schema of {topics:,} topics is saved in this tier: offload schemas pull URL --from … saves them"
-    )
+        return f"{source} has a schema of none of {count_text(topics, 'topic')}"
+    count = count_text(topics, "topic")
+    return f"no schema of {count} is saved in this tier: offload schemas pull URL --from … saves them"
 
 
 def _provider(source: str, tier: TierReader) -> SchemaProvider:

@@ -44,6 +44,7 @@ from offload_core.maintenance.verify import (
     Verification,
     VerifiedObjects,
 )
+from offload_core.metadata.catalogue.summaries import count_text
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import OptionError
 
@@ -222,14 +223,15 @@ def _where_in(finding: Finding) -> str:
 
 def _said(summary: Summary, sealed: str) -> str:
     """All of it in a few sentences; `sealed` is what those did that are to have checksums."""
-    parts = [f"{summary.objects:,} objects, {size(summary.object_bytes)}"]
+    parts = [f"{count_text(summary.objects, 'object')}, {size(summary.object_bytes)}"]
     if summary.topics:
-        parts.append(f"{summary.ledgers:,} ledgers of {summary.topics:,} topics by their records")
+        ledgers, topics = count_text(summary.ledgers, "ledger"), count_text(summary.topics, "topic")
+        parts.append(f"{ledgers} of {topics} by their records")
     if summary.deep_objects or summary.skipped:
         before = f", {summary.compared_objects:,} by checksums" if summary.compared_objects else ""
         before += f", {summary.skipped:,} before" if summary.skipped else ""
         parts.append(
-            f"{summary.deep_objects:,} read to the last byte{before}: {summary.entries:,} entries, "
+            f"{summary.deep_objects:,} read to the last byte{before}: {count_text(summary.entries, 'entry')}, "
             f"{summary.unchecked_entries:,} of them without a checksum"
         )
     if summary.with_checksums:
@@ -239,13 +241,14 @@ def _said(summary: Summary, sealed: str) -> str:
     if summary.stand_ins:
         parts.append(f"{summary.stand_ins:,} that stand in for copies that records name")
     if summary.unknown:
-        parts.append(f"{summary.unknown:,} objects that no record names, and that may be another cluster's")
+        objects = count_text(summary.unknown, "object")
+        parts.append(f"{objects} that no record names, and that may be another cluster's")
     errors, warnings = summary.count(Severity.ERROR), summary.count(Severity.WARNING)
     verdict = "nothing is wrong" if summary.objects else "there is nothing to verify"
     if summary.findings:
-        verdict = f"{errors:,} errors, {warnings:,} warnings"
+        verdict = f"{count_text(errors, 'error')}, {count_text(warnings, 'warning')}"
     if summary.failed:
-        verdict += f"; {summary.failed:,} objects could not be verified"
+        verdict += f"; {count_text(summary.failed, 'object')} could not be verified"
     return "; ".join(parts) + f": {verdict}"
 
 

@@ -28,6 +28,7 @@ from offload_core.maintenance.doctor.results import (
     stale_uploads_advice,
     warning,
 )
+from offload_core.metadata.catalogue.summaries import count_text
 from offload_core.storage.tier import Tier
 from offload_hooks import BlockReceipt, ByteRange, ListedObject, ObjectStat, StaleUpload, Upload
 from offload_hooks.errors import FormatError, ObjectExistsError, ObjectNotFoundError, RangeError
@@ -460,11 +461,11 @@ def leftovers(probe: TierProbe) -> CheckFinding:
     if uploads:
         oldest = min(each.started_at for each in uploads)
         seen.append(
-            f"{len(uploads):,} uploads older than a week, the oldest of {oldest:%Y-%m-%d}; they cost room"
+            f"{count_text(len(uploads), 'upload')} older than a week, the oldest of {oldest:%Y-%m-%d}; they cost room"
         )
         fixes.append(stale_uploads_advice(probe.description.name))
     if forgotten:
-        seen.append(f"{len(forgotten):,} objects that an earlier doctor left")
+        seen.append(f"{count_text(len(forgotten), 'object')} that an earlier doctor left")
         fixes.append(f"Delete the objects whose keys begin with {PREFIX!r}.")
     if seen:
         return warning("; ".join(seen), " ".join(fixes))

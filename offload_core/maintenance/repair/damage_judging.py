@@ -61,6 +61,7 @@ from offload_core.maintenance.verify.deep import DeepTask, check_data, check_tas
 from offload_core.maintenance.verify.pair_checks import Examined, examine
 from offload_core.metadata.catalogue.index_reading import MAX_INDEX_BYTES
 from offload_core.metadata.catalogue.listing import Pair, find_pair, stream_pairs
+from offload_core.metadata.catalogue.summaries import count_text
 from offload_core.metadata.records.filter_record import indexed_filter
 from offload_core.storage.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError
@@ -151,10 +152,8 @@ def _choose(seen: Evidence) -> Choice:
         return Choice(action=Action.NOT_SAVABLE, why="no entry of it can be told apart")
     if seen.lost is None or not seen.lost.count:
         return Choice(action=Action.SALVAGE, why="its data object is damaged; all its entries can be saved")
-    lost = f"{seen.lost.count} are lost"
-    return Choice(
-        action=Action.SALVAGE, why=f"its data object is damaged; {seen.entries} entries can be saved, {lost}"
-    )
+    saved = f"{count_text(seen.entries, 'entry')} can be saved, {seen.lost.count:,} not"
+    return Choice(action=Action.SALVAGE, why=f"its data object is damaged; {saved}")
 
 
 def _evidence(

@@ -284,7 +284,7 @@ class Topic:
         return (
             self.label.removeprefix("persistent://"),
             count_text(len(self.ledgers), "ledger"),
-            "–" if None in counts else f"{sum(each or 0 for each in counts):,} entries",
+            "–" if None in counts else count_text(sum(each or 0 for each in counts), "entry"),
             bytes_text(sum(each.data_bytes for each in self.ledgers)),
         )
 

@@ -21,8 +21,10 @@ def bytes_text(count: int) -> str:
 
 
 def count_text(count: int, what: str) -> str:
-    """A number of things, as `1 topic` or `2,000 topics`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    """A number of things, as `1 topic`, `2,000 topics` or `2 entries`."""
+    if count != 1:
+        what = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    return f"{count:,} {what}"
 
 
 class Summed(Protocol):
