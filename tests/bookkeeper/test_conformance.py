@@ -27,12 +27,12 @@ class TestStriped(TestBatches):
     ledgers: ClassVar = {"ensemble": 3, "write_quorum": 2}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestOneBookie(TestBatches):
     ledgers: ClassVar = {"ensemble": 1, "write_quorum": 1, "ack_quorum": 1}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 class TestFewRequests(TestBatches):
     ledgers: ClassVar = {"ensemble": 3, "write_quorum": 3}
     options: ClassVar = {"connections_per_bookie": "1", "requests_per_bookie": "2", "requests_per_second": ""}

@@ -26,7 +26,7 @@ from offload_hooks.testing.ledger_cases.base import all_of
 READ, BATCH_READ = 2, 7
 
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 
 def entries(count, largest=2000, seed=0):

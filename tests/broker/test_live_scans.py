@@ -89,6 +89,7 @@ def test_an_open_transaction_ends_a_topic_as_for_a_consumer(live, hot, records):
 
 
 @pytest.mark.spark
+@pytest.mark.nightly  # it takes a minute
 def test_a_stream_has_each_message_once_while_the_broker_rolls_offloads_and_deletes(
     live, hot, records, spark
 ):

@@ -1,4 +1,4 @@
-"""What tests of several drivers share: a program in a process of its own."""
+"""What tests of several drivers share: a program in a process of its own, and shorter suites by day."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ import sys
 import textwrap
 
 import pytest
+
+from offload_hooks.testing import DriverConformance
+
+
+@pytest.fixture(autouse=True)
+def _fewer_sequences(request, monkeypatch):
+    """By day a quarter of the sequences of calls that a suite draws."""
+    suite = request.cls
+    if suite is not None and issubclass(suite, DriverConformance) and not request.config.option.nightly:
+        monkeypatch.setattr(suite, "max_examples", max(1, suite.max_examples // 4))
 
 
 @pytest.fixture

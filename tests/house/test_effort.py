@@ -21,6 +21,14 @@ class TestAll:
     def test_one(self): pass
     def test_two(self): pass
 
+@pytest.mark.long
+class TestHalf:
+    def test_three(self): pass
+    def test_four(self): pass
+
+    @pytest.mark.long
+    def test_alone(self): pass
+
 @pytest.mark.nightly
 def test_long(): pass
 
@@ -57,12 +65,14 @@ def run(pytester):
 
 def test_a_run_takes_the_share_of_cases_that_is_asked_for(run):
     ran = run("--sample-seed=7")
-    assert Counter(name.partition("[")[0] for name in ran if name not in ("test_one", "test_two")) == {
+    either = ({"test_one", "test_two"}, {"test_three", "test_four"})
+    assert Counter(name.partition("[")[0] for name in ran if name not in set().union(*either)) == {
         "test_cases": 2,
+        "test_alone": 1,
         "test_steps": 1,
         "test_examples": 1,
     }
-    assert len({"test_one", "test_two"}.intersection(ran)) == 1
+    assert [len(names.intersection(ran)) for names in either] == [1, 1]
     assert run("--sample-seed=7") == ran
 
 
@@ -70,13 +80,14 @@ def test_as_many_days_as_the_stride_run_every_case_once(run):
     ran = Counter(name for seed in range(8, 12) for name in run(f"--sample-seed={seed}"))
     cases = [f"test_cases[{case}-{second}]" for case in range(4) for second in range(2)]
     assert [ran[case] for case in cases] == [1] * 8
-    assert ran["test_one"] == ran["test_two"] == 2
+    assert ran["test_one"] == ran["test_two"] == ran["test_three"] == ran["test_four"] == 2
 
 
 def test_nightly_runs_everything(run, capsys):
     ran = run("--nightly")
     cases = [f"test_cases[{case}-{second}]" for case in range(5) for second in range(2)]
-    assert sorted(ran) == sorted([*cases, "test_one", "test_two", "test_long", "test_steps", "test_examples"])
+    others = ("alone", "examples", "four", "long", "one", "steps", "three", "two")
+    assert sorted(ran) == sorted([*cases, *(f"test_{each}" for each in others)])
     printed = capsys.readouterr().out
     assert "steps: 0 1 2 3 4 5 6 7 8 9" in printed
     assert "more: 100" in printed, "24 times as many as by day"

@@ -14,6 +14,8 @@ from offload_core.maintenance.inventory.report_page import report_page
 from offload_core.maintenance.verify import Verification
 from pulsar_offload import open_tier
 
+pytestmark = pytest.mark.sampled(3)
+
 HOSTILE = (
     "<script>document.title='got in'</script>",
     "</script><img src=x onerror=document.title='got in'>",

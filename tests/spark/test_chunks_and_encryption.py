@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from scenes.messages import SentMessage, interleaved, write_keys
 from tiers import lay_out
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(6)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(12)]
 
 SPARK_PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 MESSAGES = [

@@ -7,7 +7,7 @@ import pytest
 from offload_core.interfaces.engines.spark.executor import SparkExecutor
 from offload_hooks.errors import OffloadError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 def test_each_item_is_a_task_of_its_own(session):

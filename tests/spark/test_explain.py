@@ -7,7 +7,7 @@ from offload_core.interfaces.engines.spark.metrics import measure_reads
 from offload_core.interfaces.engines.spark.source import PulsarOffloadDataSource, explain
 from pulsar_offload import explain_scan, open_tier, read_offloaded
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 @pytest.fixture(scope="module")

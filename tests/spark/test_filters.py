@@ -6,7 +6,7 @@ from tiers import lay_out_broker_objects
 
 from pulsar_offload import open_tier, scan
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(6)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(12)]
 
 SETTING = "spark.sql.python.filterPushdown.enabled"
 COLUMNS = ["__topic", "__ledgerId", "__entryId", "__batchIndex", "__messageId"]

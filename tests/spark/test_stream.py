@@ -25,7 +25,7 @@ from pulsar_offload import open_tier, scan
 PLACE = ("__ledgerId", "__entryId")
 ORDERS = "persistent://acme/cold/orders"
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(6)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(12)]
 
 
 def put(root, ledger_id, values, topic="orders"):

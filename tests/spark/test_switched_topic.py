@@ -16,7 +16,7 @@ from offload_core.metadata.records import EntryPosition, ReadPriority
 from offload_hooks.errors import OffloadError
 from pulsar_offload import scan
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(4)]
 
 
 @pytest.fixture(scope="module", params=["local", pytest.param("s3", marks=pytest.mark.nightly)])

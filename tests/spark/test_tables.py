@@ -10,7 +10,7 @@ from offload_core.interfaces.engines.spark.tables import keep_options, options_o
 from offload_hooks.errors import OptionError
 from pulsar_offload import open_tier, scan
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(6)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(12)]
 
 PLACE = ("__topic", "__ledgerId", "__entryId", "__batchIndex")
 TABLE = {"provider": "pulsar_offload", "owner": "root"}

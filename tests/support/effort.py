@@ -1,9 +1,10 @@
 """Choose how much of the tests runs: a sample, or everything with `--nightly`.
 
 - `@pytest.mark.nightly`: the test runs with `--nightly` only.
-- `@pytest.mark.long`: it takes seconds, so `make check` leaves it out.
+- `@pytest.mark.long` on a test or a module: it takes seconds, so `make check` leaves it out, and half of its cases run.
 - `@pytest.mark.sampled(5)` on a test, a class or a module: a fifth of its cases runs. The day chooses the fifth, so
   five days in a row run every case; `--sample-seed` repeats another day's choice, and pytest's header shows it.
+  Where both stand, it counts, not `long`.
 - `sample(steps, every=5)`, a fixture: the same for a loop inside a test, such as the steps of a crash matrix. With
   `--nightly` it is 24 times as many: all of them, unless the stride is longer than that.
 - Hypothesis draws 10 examples of each property, and 25 steps of a state machine; 250 and 50 with `--nightly`.
@@ -54,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "nightly: a long run, with --nightly only")
-    config.addinivalue_line("markers", "long: takes seconds, not in `make check`")
+    config.addinivalue_line("markers", "long: takes seconds, not in `make check`; half of the cases run")
     config.addinivalue_line(
         "markers", "sampled(every): one of `every` cases, others each day; all with --nightly"
     )
@@ -79,9 +80,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("nightly"):
             skipped.add(item)
             continue
-        for node, mark in item.iter_markers_with_node("sampled"):
-            groups[(_name_of(node), *mark.args)].append(item)
-            break
+        marks = (*item.iter_markers_with_node("sampled"), *item.iter_markers_with_node("long"))
+        for node, mark in marks[:1]:
+            groups[(_name_of(node), *(mark.args or (2,)))].append(item)
     for (name, every), cases in groups.items():
         cases.sort(
             key=lambda item: crc32(item.nodeid.encode())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.sampled(18)  # each starts a JVM for every step of a verb
+pytestmark = pytest.mark.nightly  # each starts a JVM for every step of a verb
 
 OLD = ["old bytes, rather long", {"which": "old"}, "old/type"]
 NEW = ["new bytes", {"which": "new"}, "new/type"]
