@@ -360,6 +360,8 @@ def test_a_broker_that_may_not_read_the_bucket_keeps_its_own_copies(live, settin
         cluster = replace(cluster, mirror=replace(cluster.mirror, offloads=_to(cluster, cold)))
         with pytest.raises(DataLossError, match="does not read what was offloaded"):
             offload(cluster, topic)
+        info = cluster.records.require(managed_ledger_of_topic(parse_topic(topic))).info
+        assert not any(ledger.has_complete_copy for ledger in info.ledgers), info
     assert cold_ledgers(live, topic) == []
     live.assert_serves(sent, [0])
 

@@ -163,6 +163,7 @@ def test_arrow_keys_tell_what_each_mark_stands_for(browser):
     for key in ("ArrowRight", "ArrowRight", "ArrowLeft"):
         browser.press(key)
         told.append(browser.evaluate("document.querySelector('#tip').textContent"))
+        browser.evaluate("document.body.dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))")
     assert told[0] == told[2] != told[1]
     assert told[0].endswith(" kB")
     browser.press("Escape")

@@ -255,10 +255,12 @@
   // --- what a mark stands for: by the mouse, by a finger, by the arrow keys ------------------------
 
   let marked = null;
+  let byKey = false; // wherever the mouse rests
 
-  function point(mark) {
+  function point(mark, key = false) {
     if (marked) marked.classList.remove("at");
     marked = mark;
+    byKey = key;
     tip.hidden = !mark;
     if (!mark) return;
     mark.classList.add("at");
@@ -270,8 +272,11 @@
     tip.style.setProperty("top", `${of.top > own.height + 12 ? of.top - own.height - 8 : of.bottom + 8}px`);
   }
 
-  document.addEventListener("pointerover", (event) => point(event.target.closest(".mark[data-tip]")));
-  document.addEventListener("scroll", () => point(marked), { passive: true, capture: true });
+  document.addEventListener("pointerover", (event) => {
+    const mark = event.target.closest(".mark[data-tip]");
+    if (mark || !byKey) point(mark);
+  });
+  document.addEventListener("scroll", () => point(marked, byKey), { passive: true, capture: true });
   document.addEventListener("focusout", () => point(null));
   document.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -282,7 +287,7 @@
     if (!marks.length) return;
     event.preventDefault();
     const next = marks.includes(marked) ? marks.indexOf(marked) + step : step > 0 ? 0 : -1;
-    point(marks[(next + marks.length) % marks.length]);
+    point(marks[(next + marks.length) % marks.length], true);
   });
 
   // --- the report --------------------------------------------------------------------------------
