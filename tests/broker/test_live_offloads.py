@@ -354,9 +354,9 @@ def test_a_broker_that_may_not_read_the_bucket_keeps_its_own_copies(live, settin
     live.admin.set_offload_policies(cold.name, {**ours, "s3ManagedLedgerOffloadCredentialSecret": "wrong"})
     live.admin.unload(topic)
     with open_live_cluster(load_configuration(settings)) as cluster:
-        cluster = replace(
-            cluster, reload_timeout_s=5, policies=_Policies(resolve_policies(topic=parse_policies(ours)))
-        )
+        policies = _Policies(resolve_policies(topic=parse_policies(ours)))
+        # the broker keeps the hot copy until it is seen that it reads no other
+        cluster = replace(cluster, reload_timeout_s=5, grace_s=3600, policies=policies)
         cluster = replace(cluster, mirror=replace(cluster.mirror, offloads=_to(cluster, cold)))
         with pytest.raises(DataLossError, match="does not read what was offloaded"):
             offload(cluster, topic)
