@@ -53,7 +53,7 @@ def test_plan_without_records_says_what_it_cannot_know(offload, tier, tmp_path):
     assert result.code == 1
     assert result.out.splitlines()[-3:] == [
         "without records it is not known which ledgers have hot copies, and what their records name",
-        "1 streaming object cannot be read: what ledgers they hold is not known",
+        "1 streaming object cannot be read: which ledgers lie there is not known",
         "Whether rolling back loses something is not known.",
     ]
     assert "not known  look at its record" in result.out

@@ -86,6 +86,7 @@ def test_the_workers_log_has_a_record_for_each_task(spark, tier):
         records = [row["context"] for row in logs.collect()]
     finally:
         spark.conf.unset(logging)
+    assert len(records) == 2
     assert sum(int(record["rows"]) for record in records) == rows
     assert all(int(record["bytes"]) > 0 < int(record["ranges"]) for record in records)
     assert [record["retries"] for record in records] == ["0", "0"]

@@ -272,7 +272,7 @@ def plan_statement(planned: RollbackPlan) -> Iterator[str]:
         yield "without records it is not known which ledgers have hot copies, and what their records name"
         if planned.unread:
             unread = count_text(planned.unread, "streaming object")
-            yield f"{unread} cannot be read: what ledgers they hold is not known"
+            yield f"{unread} cannot be read: which ledgers lie there is not known"
     for need, advice in (
         (Need.RELEASE, "have hot copies: keep these, and release their segments"),
         (Need.FINISH, "have hot copies and a segment or ledger that is open: wait for these"),
