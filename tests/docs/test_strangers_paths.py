@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from commands import copy_source
+from pages.blocks import section_of
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(sys.base_prefix) / "bin"
@@ -20,11 +21,6 @@ OWN = ("PYTHON", "VIRTUAL_ENV", "PULSAR_OFFLOAD", "OFFLOAD_", "HYPOTHESIS", "COV
 FIRST_DATAFRAME = ROOT / "docs" / "tutorials" / "first-dataframe.md"
 WRITE_A_DRIVER = ROOT / "docs" / "write-a-driver.md"
 WRITE_A_PLUGIN = ROOT / "docs" / "write-a-plugin.md"
-
-
-def section(page, heading):
-    """The text below a heading of a page."""
-    return page.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
 def script_of(text):
@@ -40,8 +36,8 @@ def script_of(text):
 
 
 DATAFRAME, SPARK, ONWARD = FIRST_DATAFRAME.read_text().partition("\n## 5. Spark")
-DRIVER = script_of(section(WRITE_A_DRIVER, "In ten minutes"))
-FILTER = script_of(section(WRITE_A_PLUGIN, "A filter in twenty minutes"))
+DRIVER = script_of(section_of(WRITE_A_DRIVER.read_text(), "In ten minutes"))
+FILTER = script_of(section_of(WRITE_A_PLUGIN.read_text(), "A filter in twenty minutes"))
 
 
 SLOWER = 3

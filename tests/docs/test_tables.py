@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import tomllib
 from damage import DAMAGES
+from pages.blocks import section_of
 from pyspark.sql.pandas.types import from_arrow_type
 from scenes.repairs import contents_of, repaired
 
@@ -65,7 +66,7 @@ def text_of(page):
 
 def section(page, title):
     """What stands below a heading of the second level."""
-    return text_of(page).partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    return section_of(text_of(page), title)
 
 
 def rows(text, heading=""):

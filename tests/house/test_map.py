@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from pages.blocks import section_of
 
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "offload_core"
@@ -14,13 +15,7 @@ WINGS = ("interfaces", "maintenance", "writing", "reading", "metadata", "storage
 MOST_PACKAGES, MOST_MODULES = 25, 420
 
 
-def map_of(readme):
-    """The section "Where things are"."""
-    _, _, after = readme.partition("\n## Where things are\n")
-    return after.partition("\n## ")[0]
-
-
-MAP = map_of((ROOT / "README.md").read_text())
+MAP = section_of((ROOT / "README.md").read_text(), "Where things are")
 
 
 def packages_in(folder):

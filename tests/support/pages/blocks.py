@@ -1,4 +1,4 @@
-"""A page of Markdown to its fenced code blocks, in order, also those that are indented in a list."""
+"""A page of Markdown to its sections, and to its fenced code blocks, in order, also those indented in a list."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ class Block:
 
     def __str__(self):
         return f"{self.page}:{self.line}"
+
+
+def section_of(text, title):
+    """What stands below a heading of the second level; empty if there is none."""
+    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def blocks_of(path, root):
