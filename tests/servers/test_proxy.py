@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import http.client
+import socket
+import threading
 import time
 
 import pytest
@@ -72,3 +76,25 @@ def test_requests_are_spoiled(server):
 def test_a_server_that_is_down_is_down_behind_the_proxy():
     with Proxy("http://127.0.0.1:1") as proxy, pytest.raises(ConnectionError):
         ask(proxy)
+
+
+def test_connections_that_come_while_it_ends_are_closed(server):
+    """A socket that is left is a warning, which fails the test."""
+    ports, ended = [], threading.Event()
+
+    def connect():
+        while not ended.is_set():
+            with contextlib.suppress(OSError, IndexError):
+                socket.create_connection(("127.0.0.1", ports[-1]), timeout=5).close()
+
+    callers = [threading.Thread(target=connect) for _ in range(2)]
+    for caller in callers:
+        caller.start()
+    for _ in range(20):
+        with Proxy(server, lambda _: Spoil(refuse=True)) as proxy:
+            ports.append(proxy.port)
+            time.sleep(0.01)
+    ended.set()
+    for caller in callers:
+        caller.join()
+    gc.collect()
