@@ -487,6 +487,21 @@ def test_a_topic_of_which_brokers_show_no_entry_is_offloaded_unseen(topic, monke
     assert "show no entry" in caplog.text
 
 
+def test_brokers_that_answer_nothing_at_all_are_not_ones_that_show_no_entry(topic, monkeypatch, caplog):
+    def refuse(*_):
+        raise StoreUnavailableError("503")
+
+    with monkeypatch.context() as patch:
+        for name in ("read_entry", "offloaded"):
+            patch.setattr(ModelBrokers, name, refuse)
+        with pytest.raises(StoreUnavailableError, match="503"):
+            topic.offload()
+    assert not any(each.has_complete_copy for each in topic.info().ledgers)
+    assert "show no entry" not in caplog.text
+    assert topic.offload().offloaded
+    topic.check_done()
+
+
 def test_what_is_left_of_a_deleted_topic_is_forgotten(topic):
     cluster = topic.cluster()
 

@@ -420,6 +420,9 @@ class LiveCopies:
         """Find an entry of one of these ledgers, the newest first, that brokers answer with; None if there is none.
 
         They do not answer with each: not with an encrypted one that is compressed, or one of very many properties.
+
+        Raises:
+            StoreError: no broker answers with what it knows of the topic either; that says nothing about entries.
         """
         for copy in copies[: -_PROBES - 1 : -1]:
             position = EntryPosition(copy.ledger_id, 0)
@@ -431,6 +434,7 @@ class LiveCopies:
             except StoreError as error:
                 _log.debug("the brokers of %s do not show %s: %s", self.topic, position, error)
         if copies:
+            self._cluster.brokers.offloaded(self.topic)
             _log.warning("the brokers of %s show no entry of what is offloaded", self.topic)
         return None
 
