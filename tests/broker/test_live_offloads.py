@@ -31,7 +31,7 @@ from offload_core.writing.offload_filters import recorded_filters
 from offload_hooks.errors import DataLossError, OffloadError
 from pulsar_offload import open_tier
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 ALL = resolve_policies(topic=parse_policies({"driver": "aws-s3", "threshold_in_bytes": 0}))
 

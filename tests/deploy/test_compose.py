@@ -2,6 +2,7 @@
 
 import shlex
 
+import pytest
 import yaml
 from image import DOCKERFILE, ROOT, arguments
 from live.broker import LivePulsar
@@ -55,6 +56,7 @@ def test_the_broker_and_the_service_know_the_same_tier(monkeypatch):
     assert started[started.index("--metadata-url") + 1].replace("zk:", "zk://") in SETTINGS
 
 
+@pytest.mark.nightly
 def test_the_service_offloads_the_topics_of_a_broker(zookeeper_broker, versitygw, tmp_path):
     env = OURS["environment"] | {
         "PULSAR_OFFLOAD_SERVICE__HOST": arguments(1)["PULSAR_OFFLOAD_SERVICE__HOST"],

@@ -19,21 +19,14 @@ def test_every_command_is_shown():
     assert [name for name in commands if not any(f"{line} ".startswith(f"{name} ") for line in shown)] == []
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("gallery")
-    support = FOLDER.parents[1] / "tests" / "support"
-    env = os.environ | {"PYTHONPATH": str(support)}
+@pytest.mark.long
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_what_the_commands_print(page, tmp_path):
+    env = os.environ | {"PYTHONPATH": str(FOLDER.parents[1] / "tests" / "support")}
     for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
         env.pop(name, None)
-    done = subprocess.run(
-        [sys.executable, "-m", "gallery", str(folder)], env=env, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "gallery", str(tmp_path), page.name]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return folder
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_is_what_the_commands_print(page, recorded):
-    assert page.read_text() == (recorded / page.name).read_text(), "make reference"
+    assert page.read_text() == (tmp_path / page.name).read_text(), "make reference"

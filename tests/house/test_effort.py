@@ -22,12 +22,15 @@ class TestAll:
     def test_two(self): pass
 
 @pytest.mark.long
-class TestHalf:
-    def test_three(self): pass
-    def test_four(self): pass
+class TestQuarter:
+    @pytest.mark.parametrize("each", range(4))
+    def test_three(self, each): pass
 
-    @pytest.mark.long
-    def test_alone(self): pass
+@pytest.mark.server
+def test_four(): pass
+
+@pytest.mark.server
+def test_five(): pass
 
 @pytest.mark.nightly
 def test_long(): pass
@@ -51,6 +54,7 @@ def test_examples():
 def run(pytester):
     """Run pytest on `SOURCE`: the names of the tests that passed, and the lines that it printed."""
     pytester.makepyfile(SOURCE)
+    pytester.makeini("[pytest]\nmarkers = server")
     profile = settings.get_current_profile_name()
 
     def run(*options):
@@ -65,10 +69,10 @@ def run(pytester):
 
 def test_a_run_takes_the_share_of_cases_that_is_asked_for(run):
     ran = run("--sample-seed=7")
-    either = ({"test_one", "test_two"}, {"test_three", "test_four"})
+    either = ({"test_one", "test_two"}, {"test_four", "test_five"})
     assert Counter(name.partition("[")[0] for name in ran if name not in set().union(*either)) == {
         "test_cases": 2,
-        "test_alone": 1,
+        "test_three": 1,
         "test_steps": 1,
         "test_examples": 1,
     }
@@ -80,13 +84,15 @@ def test_as_many_days_as_the_stride_run_every_case_once(run):
     ran = Counter(name for seed in range(8, 12) for name in run(f"--sample-seed={seed}"))
     cases = [f"test_cases[{case}-{second}]" for case in range(4) for second in range(2)]
     assert [ran[case] for case in cases] == [1] * 8
-    assert ran["test_one"] == ran["test_two"] == ran["test_three"] == ran["test_four"] == 2
+    assert [ran[f"test_three[{each}]"] for each in range(4)] == [1] * 4
+    assert [ran[f"test_{each}"] for each in ("one", "two", "four", "five")] == [2] * 4
 
 
 def test_nightly_runs_everything(run, capsys):
     ran = run("--nightly")
     cases = [f"test_cases[{case}-{second}]" for case in range(5) for second in range(2)]
-    others = ("alone", "examples", "four", "long", "one", "steps", "three", "two")
+    cases += [f"test_three[{each}]" for each in range(4)]
+    others = ("examples", "five", "four", "long", "one", "steps", "two")
     assert sorted(ran) == sorted([*cases, *(f"test_{each}" for each in others)])
     printed = capsys.readouterr().out
     assert "steps: 0 1 2 3 4 5 6 7 8 9" in printed

@@ -14,7 +14,7 @@ from offload_core.maintenance.inventory.report_page import report_page
 from offload_core.maintenance.verify import Verification
 from pulsar_offload import open_tier
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 HOSTILE = (
     "<script>document.title='got in'</script>",

@@ -1,10 +1,12 @@
 """Choose how much of the tests runs: a sample, or everything with `--nightly`.
 
 - `@pytest.mark.nightly`: the test runs with `--nightly` only.
-- `@pytest.mark.long` on a test or a module: it takes seconds, so `make check` leaves it out, and half of its cases run.
+- `@pytest.mark.long` on a test or a module: it takes seconds, so `make check` leaves it out, and a quarter of what is
+  long in a module runs.
 - `@pytest.mark.sampled(5)` on a test, a class or a module: a fifth of its cases runs. The day chooses the fifth, so
   five days in a row run every case; `--sample-seed` repeats another day's choice, and pytest's header shows it.
   Where both stand, it counts, not `long`.
+- Of a module's tests that start a server (`server`, by `conftest.py`) and have neither mark, half runs.
 - `sample(steps, every=5)`, a fixture: the same for a loop inside a test, such as the steps of a crash matrix. With
   `--nightly` it is 24 times as many: all of them, unless the stride is longer than that.
 - Hypothesis draws 10 examples of each property, and 25 steps of a state machine; 250 and 50 with `--nightly`.
@@ -26,6 +28,9 @@ from hypothesis import HealthCheck, settings
 Case = TypeVar("Case")
 Sample = Callable[[Sequence[Case], int], Sequence[Case]]
 """The fixture `sample`."""
+
+_OF_A_MODULE = {"long": 4, "server": 2}
+"""By mark: one of so many cases of a module runs, at least one."""
 
 NIGHTLY_STEPS = 24
 """So many times as many steps of a loop as by day. A night that takes all of each loop would be longer than a night."""
@@ -55,7 +60,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "nightly: a long run, with --nightly only")
-    config.addinivalue_line("markers", "long: takes seconds, not in `make check`; half of the cases run")
+    config.addinivalue_line(
+        "markers", "long: takes seconds, not in `make check`; a quarter of a module's runs"
+    )
     config.addinivalue_line(
         "markers", "sampled(every): one of `every` cases, others each day; all with --nightly"
     )
@@ -80,9 +87,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("nightly"):
             skipped.add(item)
             continue
-        marks = (*item.iter_markers_with_node("sampled"), *item.iter_markers_with_node("long"))
-        for node, mark in marks[:1]:
-            groups[(_name_of(node), *(mark.args or (2,)))].append(item)
+        groups[_group_of(item)].append(item)
     for (name, every), cases in groups.items():
         cases.sort(
             key=lambda item: crc32(item.nodeid.encode())
@@ -102,6 +107,16 @@ def sample(request: pytest.FixtureRequest) -> Sample[Case]:
         return _chosen(of, every, request.node.nodeid, request.config)
 
     return choose
+
+
+def _group_of(item: pytest.Item) -> tuple[str, int]:
+    """The name of what an item is one case of, and of how many one runs."""
+    for node, mark in item.iter_markers_with_node("sampled"):
+        return _name_of(node), mark.args[0]
+    for name, every in _OF_A_MODULE.items():
+        if item.get_closest_marker(name):
+            return f"{item.nodeid.partition('::')[0]}, {name}", every
+    return item.nodeid, 1
 
 
 def _name_of(node: pytest.Item | pytest.Collector) -> str:
