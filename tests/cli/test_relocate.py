@@ -87,7 +87,7 @@ def test_copies_are_moved_and_scans_by_the_records_follow(world, arguments, url,
     assert sorted(actions) == ["record"] * 8 + ["write"] * 4
     again = offload(*arguments, "--records", url, *done(tmp_path))
     assert (again.code, "0 of 0 copies" in again.out) == (0, True)
-    assert "3 ledgers were there already" in again.out
+    assert "Already there: 3 ledgers." in again.out
     late = offload(*arguments, "--records", url, *done(tmp_path), "--delete-source", "--grace", "0")
     assert late.code == 0
     assert late.out.count("deleted") == 4

@@ -96,13 +96,13 @@ def show_relocated(done: Relocated, changes: Sequence[Relocation], *, as_json: b
                 print_line(_change_line(change, ledger_id))
     moves = [move for plan in done.plans for move in plan.moves]
     what = f"{count_text(len(moves), 'copy')}, {size(done.planned_bytes)} of payloads"
-    already = sum(len(plan.done) for plan in done.plans)
+    already = f"Already there: {count_text(sum(len(plan.done) for plan in done.plans), 'ledger')}."
     if done.is_dry:
-        print_line(f"{what}, would be moved; nothing was. {already} ledgers are there already.")
+        print_line(f"{what}, would be moved; nothing was. {already}")
         return
     moved = sum(each.error is None for each in done.outcomes)
     took = duration(monotonic() - done.began_at)
-    print_line(f"{moved} of {what}, moved and verified in {took}. {already} ledgers were there already.")
+    print_line(f"{moved} of {what}, moved and verified in {took}. {already}")
     if len(done.outcomes) < len(moves):
         print_line("It was broken off: others may have been moved as well. The next call tells, and goes on.")
 
