@@ -41,6 +41,10 @@ ENTRIES_PER_LEDGER = 1000
 QUORUM = 2
 TURN_S = 12.0
 DOWN_S = 6.0
+SENT_WITHIN_MS = 600_000
+"""A client that was refused while bookies were away may take minutes to send again."""
+SESSION_MS = 10_000
+"""Of a bookie: one that a slow machine has lose its session is as good as killed, beside the one that is."""
 CAUGHT_UP_WITHIN_S = 300.0
 
 
@@ -65,7 +69,9 @@ class Sent:
     def by_client(self, client, topic, kind, per_s, size, **options):
         """Send by a producer of its own, at this rate, until the end."""
         with closing(
-            client.create_producer(topic, block_if_queue_full=True, send_timeout_millis=120_000, **options)
+            client.create_producer(
+                topic, block_if_queue_full=True, send_timeout_millis=SENT_WITHIN_MS, **options
+            )
         ) as producer:
             began, count = time.monotonic(), 0
             while not self.ended.wait(0.01):
@@ -150,7 +156,10 @@ def live(start_server, zookeeper, versitygw, oracle, tmp_path):
 
 @pytest.fixture
 def bookies(live, start_server, zookeeper):
-    settings = {"metadataServiceUri": f"metadata-store:zk:{zookeeper.host}:{zookeeper.port}/soak"}
+    settings = {
+        "metadataServiceUri": f"metadata-store:zk:{zookeeper.host}:{zookeeper.port}/soak",
+        "zkTimeout": SESSION_MS,
+    }
     drivers = "org.apache.pulsar.metadata.bookkeeper.PulsarMetadata"
     properties = {
         "bookkeeper.metadata.bookie.drivers": f"{drivers}BookieDriver",
