@@ -43,8 +43,9 @@ TURN_S = 12.0
 DOWN_S = 6.0
 SENT_WITHIN_MS = 600_000
 """A client that was refused while bookies were away may take minutes to send again."""
-SESSION_MS = 10_000
-"""Of a bookie: one that a slow machine has lose its session is as good as killed, beside the one that is."""
+SESSION_MS = 4_000
+"""Of a bookie. It ends while a killed one is down, so that no old registration is taken for the new one's. A shorter
+one is lost on a slow machine, which leaves no bookie beside the one that is killed."""
 CAUGHT_UP_WITHIN_S = 300.0
 
 
