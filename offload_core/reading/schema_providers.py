@@ -251,7 +251,8 @@ SchemaSource = str | os.PathLike[str] | tuple[str, Mapping[str, object]] | Schem
 """A path, URL or literal schema; a provider's name, alone, as text with options, or as a pair; or a provider."""
 
 _INFER = "infer"
-_NAME = re.compile(r"\s*([A-Za-z0-9_-]+)\s*(:|$)")
+_NAME = re.compile(r"\s*([A-Za-z0-9_-]+)\s*(?:$|:\s*(\w+\s*=)?)")
+"""A provider's name, and how its options begin: a path or URL has none."""
 
 
 def open_provider(
@@ -274,7 +275,11 @@ def open_provider(
     if text.lower().startswith(("http://", "https://")):
         return make_schema_provider("admin", {"url": text})
     named = _NAME.match(text)
-    if isinstance(source, str) and named is not None and (named[1] == _INFER or is_schema_provider(named[1])):
+    if (
+        isinstance(source, str)
+        and named is not None
+        and (named[2] or named[1] == _INFER or is_schema_provider(named[1]))
+    ):
         return _named_provider(*parse_plugin(text, "schema provider"), sample)
     return SavedSchemas(text, tier=tier, **options)
 

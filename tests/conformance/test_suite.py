@@ -62,6 +62,17 @@ def test_a_failure_shows_the_values(run):
     assert "1 failed" in shown
 
 
+def test_an_answer_in_the_place_of_an_error_is_shown(run):
+    answering = """
+    class driver(MemoryDriver):
+        @hookimpl
+        def read_range(self, key, offset, length):
+            return b"!"
+"""
+    shown = run(f"from offload_hooks import hookimpl{HEAD}{answering}", "test_an_empty_object_has_no_range")
+    assert "expected RangeError, and nothing was raised; read_range answered b'!'" in shown
+
+
 def test_drivers_are_closed_after_each_case(run):
     closing = """
     class driver(MemoryDriver):

@@ -161,6 +161,7 @@ def test_what_is_meant_by_a_source(tmp_path, monkeypatch):
         ("{", OptionError),
         ("literal:kind=INT32", OptionError),
         (("nobody", {}), UnknownPluginError),
+        ("adminn:url=http://broker:8080", UnknownPluginError),
         ('{"getSchemaResponses": []}', OptionError),
     ],
 )

@@ -13,6 +13,7 @@ for _module in (
     "metadata_cases",
     "metadata_machine",
     "plugin_suite",
+    "refusals",
     "schema_conformance",
     "state_machine",
     "store",

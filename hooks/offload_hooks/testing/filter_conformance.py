@@ -297,9 +297,9 @@ class FilterConformance(PluginSuiteBase):
         for payload in malformed:
             opened = offload_filter.open(judged_topic)
             assert opened is not None
-            with self.refuses(FormatError) as caught:
+            with self.refuses(FormatError) as refusal:
                 opened.look(LEDGER_ID, EntryBatch.of(0, [*sound, payload]))
-            self._judge_place(caught.value, len(sound))
+            self._judge_place(refusal.error, len(sound))
 
     def test_an_error_of_the_topic_is_passed_on(self, offload_filter: OffloadFilter) -> None:
         try:

@@ -136,9 +136,9 @@ class KeyProviderConformance(PluginSuiteBase):
                 content(1000),
                 *others,
             ):
-                with self.refuses(DecryptionError) as caught:
+                with self.refuses(DecryptionError) as refusal:
                     provider.decrypt_data_key(name, wrong, metadata)
-                _judge_no_key(f"{caught.value} {caught.value!r}", plain)
+                _judge_no_key(f"{refusal.error} {refusal.error!r}", plain)
 
     def test_its_repr_shows_neither_secrets_nor_data_keys(
         self, provider: KeyProvider, data_keys: DataKeys, metadata: Mapping[str, str]

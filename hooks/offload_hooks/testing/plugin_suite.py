@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import ClassVar, NoReturn, TypeVar
 
 import pytest
 
 from offload_hooks.errors import OffloadError
+from offload_hooks.testing.refusals import Refusal, expect_refusal, judge_refusal, judge_text
 
 T = TypeVar("T")
 
@@ -36,23 +36,17 @@ class PluginSuiteBase:
         assert all(isinstance(value, str) for value in options.values()), "options may all be text"
         return make(**options)
 
-    @contextmanager
-    def refuses(self, *kinds: type[OffloadError]) -> Iterator[pytest.ExceptionInfo[OffloadError]]:
+    def refuses(self, *kinds: type[OffloadError]) -> AbstractContextManager[Refusal]:
         """Expect one of these errors of the block: one that can be pickled and shows no secret."""
-        with pytest.raises(OffloadError) as caught:
-            yield caught
-        self.judge_error(caught.value, *kinds)
+        return expect_refusal(*kinds, secrets=self.secrets)
 
     def judge_error(self, error: OffloadError, *kinds: type[OffloadError]) -> None:
         """Fail unless the error is one of these kinds, can be pickled, and shows no secret."""
-        assert isinstance(error, kinds), f"expected {' or '.join(k.__name__ for k in kinds)}, got {error!r}"
-        again = pickle.loads(pickle.dumps(error))  # noqa: S301
-        assert (type(again), str(again), again.fields()) == (type(error), str(error), error.fields())
-        self.judge_text(f"{error} {error!r}")
+        judge_refusal(error, *kinds, secrets=self.secrets)
 
     def judge_text(self, shown: str) -> None:
         """Fail if a text shows a secret."""
-        assert not [secret for secret in self.secrets if secret in shown], "a secret is shown"
+        judge_text(shown, self.secrets)
 
     def missing(self, fixture: str, what: str) -> NoReturn:
         """Fail: the author has not written a fixture."""

@@ -161,6 +161,6 @@ class SchemaProviderConformance(PluginSuiteBase):
         if malformed is None:
             pytest.skip("the suite was given no `malformed` history")
         options, topic = malformed
-        with self.refuses(FormatError) as caught:
+        with self.refuses(FormatError) as refusal:
             self.made(make_provider, options).history(topic)
-        assert caught.value.key, "a malformed history is reported with its place"
+        assert refusal.error.key, "a malformed history is reported with its place"

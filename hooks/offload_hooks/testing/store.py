@@ -6,10 +6,8 @@ methods; they call a `Store`.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -32,18 +30,14 @@ from offload_hooks import (
     WholeObject,
 )
 from offload_hooks.errors import OffloadError
+from offload_hooks.testing.refusals import Refusal, expect_refusal
 
 BYTES = "application/octet-stream"
+_MOST_SHOWN = 300
+"""Characters of an answer in the failure that nothing was raised."""
 NONE: Mapping[str, str] = {}
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Refusal:
-    """The error that `Store.refuses` caught."""
-
-    error: OffloadError
 
 
 class Store:
@@ -57,6 +51,7 @@ class Store:
     def __init__(self, driver: object, secrets: Sequence[str] = ()) -> None:
         self.driver = driver
         self._secrets = tuple(secrets)
+        self._shown_answer: str | None = None  # of the last call in a block of `refuses`
         self._manager = pluggy.PluginManager(PROJECT)
         self._manager.add_hookspecs(TierHooks)
         self._names = tuple(vars(self._manager.hook))
@@ -233,23 +228,25 @@ class Store:
 
         With `key` it must name the object.
         """
-        refusal = Refusal(OffloadError("nothing was raised"))
-        with pytest.raises(OffloadError) as caught:
-            yield refusal
-        error = refusal.error = caught.value
-        assert isinstance(error, kinds), f"expected {' or '.join(k.__name__ for k in kinds)}, got {error!r}"
-        again = pickle.loads(pickle.dumps(error))  # noqa: S301
-        assert (type(again), str(again), again.fields()) == (type(error), str(error), error.fields())
-        shown = f"{error} {error!r}"
-        assert not [secret for secret in self._secrets if secret in shown], "an error shows a secret"
+        self._shown_answer = ""
+        try:
+            with expect_refusal(*kinds, secrets=self._secrets, answered=self._answered) as refusal:
+                yield refusal
+        finally:
+            self._shown_answer = None
         if key is not None:
-            assert error.key == key, "the error must name the object's key"
+            assert refusal.error.key == key, "the error must name the object's key"
 
     def _call(self, kind: type[T], hook: str, **arguments: Any) -> T:
         answer = getattr(self._manager.hook, hook)(**arguments)
         assert answer is not None, f"{hook} answered None: a hook must say what it did"
         assert isinstance(answer, kind), f"{hook} answered {answer!r}, which is no {kind.__name__}"
+        if self._shown_answer is not None:
+            self._shown_answer = f"{hook} answered {answer!r}"[:_MOST_SHOWN]
         return answer
+
+    def _answered(self) -> str:
+        return self._shown_answer or ""
 
 
 def _bytes(answer: object, hook: str) -> memoryview:
