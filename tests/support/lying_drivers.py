@@ -492,6 +492,25 @@ class TellsItsPasswordInAnError(MemoryDriver):
             raise
 
 
+class _StatusError(ObjectNotFoundError):
+    status = 0
+
+    def __str__(self):
+        return f"{super().__str__()} (status {self.status})"
+
+
+@caught_by("test_what_is_not_there_cannot_be_read")
+class LosesPartOfAnErrorBetweenProcesses(MemoryDriver):
+    @hookimpl
+    def read_range(self, key, offset, length):
+        try:
+            return super().read_range(key, offset, length)
+        except ObjectNotFoundError as error:
+            gone = _StatusError(error.what, key=key)
+            gone.status = 404
+            raise gone from error
+
+
 @caught_by("test_describe_shows_no_credentials")
 class TellsItsPasswordInItsLocation(MemoryDriver):
     @hookimpl
