@@ -502,13 +502,12 @@ class _StatusError(ObjectNotFoundError):
 @caught_by("test_what_is_not_there_cannot_be_read")
 class LosesPartOfAnErrorBetweenProcesses(MemoryDriver):
     @hookimpl
-    def read_range(self, key, offset, length):
-        try:
-            return super().read_range(key, offset, length)
-        except ObjectNotFoundError as error:
-            gone = _StatusError(error.what, key=key)
+    def stat(self, key):
+        if key not in self.tier.objects:
+            gone = _StatusError("there is no such object", key=key)
             gone.status = 404
-            raise gone from error
+            raise gone
+        return super().stat(key)
 
 
 @caught_by("test_describe_shows_no_credentials")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,21 +14,22 @@ from offload_hooks.errors import OffloadError
 
 @dataclass(slots=True)
 class Refusal:
-    """The error that `expect_refusal` caught."""
+    """The error that `expect_refusal` caught.
+
+    `answer` may be set to the plugin's last answer, for the failure of a block that raised nothing.
+    """
 
     error: OffloadError
+    answer: str = ""
 
 
 @contextmanager
-def expect_refusal(
-    *kinds: type[OffloadError], secrets: Sequence[str] = (), answered: Callable[[], str] = str
-) -> Iterator[Refusal]:
+def expect_refusal(*kinds: type[OffloadError], secrets: Sequence[str] = ()) -> Iterator[Refusal]:
     """Expect one of these errors of the block, and judge it.
 
     Args:
         kinds: the errors that are right.
         secrets: texts that the error may not show.
-        answered: the plugin's last answer, for the failure of a block that raised nothing; empty if it is not known.
     """
     refusal = Refusal(OffloadError("nothing was raised"))
     try:
@@ -36,8 +37,8 @@ def expect_refusal(
     except OffloadError as error:
         refusal.error = error
     else:
-        instead = answered()
-        pytest.fail(f"expected {_names(kinds)}, and nothing was raised" + (f"; {instead}" if instead else ""))
+        shown = f"; {refusal.answer}" if refusal.answer else ""
+        pytest.fail(f"expected {_names(kinds)}, and nothing was raised{shown}")
     judge_refusal(refusal.error, *kinds, secrets=secrets)
 
 

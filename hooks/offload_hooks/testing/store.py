@@ -51,7 +51,7 @@ class Store:
     def __init__(self, driver: object, secrets: Sequence[str] = ()) -> None:
         self.driver = driver
         self._secrets = tuple(secrets)
-        self._shown_answer: str | None = None  # of the last call in a block of `refuses`
+        self._refusal: Refusal | None = None  # inside a block of `refuses`
         self._manager = pluggy.PluginManager(PROJECT)
         self._manager.add_hookspecs(TierHooks)
         self._names = tuple(vars(self._manager.hook))
@@ -228,12 +228,12 @@ class Store:
 
         With `key` it must name the object.
         """
-        self._shown_answer = ""
-        try:
-            with expect_refusal(*kinds, secrets=self._secrets, answered=self._answered) as refusal:
+        with expect_refusal(*kinds, secrets=self._secrets) as refusal:
+            self._refusal = refusal
+            try:
                 yield refusal
-        finally:
-            self._shown_answer = None
+            finally:
+                self._refusal = None
         if key is not None:
             assert refusal.error.key == key, "the error must name the object's key"
 
@@ -241,12 +241,9 @@ class Store:
         answer = getattr(self._manager.hook, hook)(**arguments)
         assert answer is not None, f"{hook} answered None: a hook must say what it did"
         assert isinstance(answer, kind), f"{hook} answered {answer!r}, which is no {kind.__name__}"
-        if self._shown_answer is not None:
-            self._shown_answer = f"{hook} answered {answer!r}"[:_MOST_SHOWN]
+        if (refusal := self._refusal) is not None:
+            refusal.answer = f"{hook} answered {answer!r}"[:_MOST_SHOWN]
         return answer
-
-    def _answered(self) -> str:
-        return self._shown_answer or ""
 
 
 def _bytes(answer: object, hook: str) -> memoryview:
